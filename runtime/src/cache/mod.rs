@@ -1,0 +1,1 @@
+//! Owns pages: who holds each, its tag, and what may be reused.

@@ -1,0 +1,1 @@
+//! Maps checkpoints one to one: every parameter filled once, every tensor consumed, or no start.

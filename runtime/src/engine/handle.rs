@@ -1,0 +1,112 @@
+//! The way into a running engine: submit, abort, inject a fault, drain.
+
+use super::info::{EngineInfo, EngineMetrics};
+use crate::request::{GenerateEvent, GenerateRequest, RequestError, RequestId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Where a request's events go. A receiver that was dropped aborts its request.
+pub type EventSink = UnboundedSender<GenerateEvent>;
+
+/// What the engine is told.
+#[derive(Debug)]
+pub enum Command {
+    /// Start a request.
+    Submit {
+        /// Its id, unique for the life of the process.
+        id: RequestId,
+        /// What to generate.
+        request: GenerateRequest,
+        /// Who hears of it.
+        events: EventSink,
+    },
+    /// End a request, whatever its state; unknown and ended ids are no error.
+    Abort(RequestId),
+    /// Do damage on purpose, to prove that it is found.
+    Inject(Fault),
+    /// Finish what runs, refuse what comes; the engine ends when nothing is left.
+    Drain,
+}
+
+/// Damage done on purpose (`--fault-injection` only), to the next request that reaches the place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Points an entry of a running request's page table at another page.
+    PageTableEntry,
+    /// Changes the tag of a page of a running request.
+    PageTag,
+    /// Flips a bit of a page on its way between the pools.
+    PageInFlight,
+}
+
+/// A cheap handle on an engine; every clone reaches the same one.
+#[derive(Debug, Clone)]
+pub struct EngineHandle {
+    commands: Sender<Command>,
+    next_id: Arc<AtomicU64>,
+    info: Arc<EngineInfo>,
+    metrics: Arc<EngineMetrics>,
+}
+
+impl EngineHandle {
+    /// A handle that feeds `commands`, for an engine (or a scripted stand-in) described by `info`.
+    pub fn new(commands: Sender<Command>, info: EngineInfo, metrics: Arc<EngineMetrics>) -> Self {
+        Self { commands, next_id: Arc::new(AtomicU64::new(1)), info: Arc::new(info), metrics }
+    }
+
+    /// Starts a request; its events arrive on the receiver, whose drop aborts the request.
+    ///
+    /// # Errors
+    /// [`RequestError::EngineDied`] if no engine listens any more.
+    pub fn submit(
+        &self,
+        request: GenerateRequest,
+    ) -> Result<(RequestId, UnboundedReceiver<GenerateEvent>), RequestError> {
+        let id = RequestId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let (events, receiver) = unbounded_channel();
+        self.send(Command::Submit { id, request, events })?;
+        Ok((id, receiver))
+    }
+
+    /// Ends a request, whatever its state.
+    ///
+    /// # Errors
+    /// [`RequestError::EngineDied`] if no engine listens any more.
+    pub fn abort(&self, id: RequestId) -> Result<(), RequestError> {
+        self.send(Command::Abort(id))
+    }
+
+    /// Does damage on purpose.
+    ///
+    /// # Errors
+    /// [`RequestError::EngineDied`] if no engine listens any more.
+    pub fn inject(&self, fault: Fault) -> Result<(), RequestError> {
+        self.send(Command::Inject(fault))
+    }
+
+    /// Asks the engine to finish what runs and then end.
+    ///
+    /// # Errors
+    /// [`RequestError::EngineDied`] if no engine listens any more.
+    pub fn drain(&self) -> Result<(), RequestError> {
+        self.send(Command::Drain)
+    }
+
+    /// What the engine is: formats, capacities, scales.
+    pub fn info(&self) -> &EngineInfo {
+        &self.info
+    }
+
+    /// What the engine counts.
+    pub fn metrics(&self) -> &EngineMetrics {
+        &self.metrics
+    }
+
+    fn send(&self, command: Command) -> Result<(), RequestError> {
+        self.commands
+            .send(command)
+            .map_err(|_| RequestError::EngineDied { reason: "its thread has ended".to_owned() })
+    }
+}

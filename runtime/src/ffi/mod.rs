@@ -1,0 +1,1 @@
+//! The unsafe corner: mapping files into memory.

@@ -1,0 +1,1 @@
+//! Hands a prefilled request from one pool to the other.

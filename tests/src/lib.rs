@@ -1,0 +1,1 @@
+//! Fixtures that the tests and tools of several crates share.

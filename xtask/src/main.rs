@@ -1,0 +1,2 @@
+//! `cargo xtask ...`: whatever a developer of Tessera repeats.
+fn main() {}
