@@ -70,7 +70,6 @@ pub enum Mlp {
 
 /// `down(silu(gate(x)) * up(x))`.
 #[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "the names of the checkpoint")]
 pub struct GatedMlp {
     /// `[intermediate, hidden_size]`.
     pub gate_proj: PackedMatrix,
