@@ -1,2 +1,76 @@
 //! `cargo xtask ...`: whatever a developer of Tessera repeats.
-fn main() {}
+//!
+//! It depends on none of the other crates: what needs them is a binary of `tessera-tests` that
+//! this one builds and runs.
+
+mod tidy;
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  test                     all tests of the workspace
+  check                    formatting, lints, documentation, tidiness
+  golden DIR...            a checkpoint's forward pass against recorded transformers outputs
+  accuracy [OPTIONS]       tiny-kimi's evaluation sets through HTTP, per format
+  bench concurrency        BF16 against FP8 cache, 1 to 64 concurrent requests
+  bench integrity          page-tag check on against off, paired
+  bench tracking           instructions of a decode step: no-op tracker against no tracking
+  tidy                     what a machine can check of our style
+
+Options after the command go to it; `--help` shows them.";
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["test", rest @ ..] => cargo(&["test", "--workspace"], rest),
+        ["check"] => check(),
+        ["tidy"] => tidy::run(&root()),
+        ["golden", rest @ ..] => tool("golden", rest),
+        ["accuracy", rest @ ..] => tool("accuracy", rest),
+        ["bench", "concurrency", rest @ ..] => tool("bench_concurrency", rest),
+        ["bench", "integrity", rest @ ..] => tool("bench_integrity", rest),
+        ["bench", "tracking", rest @ ..] => tool("bench_tracking", rest),
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        other => bail!("unknown command `{}`\n\n{USAGE}", other.join(" ")),
+    }
+}
+
+fn check() -> Result<()> {
+    cargo(&["fmt", "--all", "--check"], &[])?;
+    let lints = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    cargo(&lints, &[])?;
+    let docs = ["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
+    run(Command::new("cargo").args(docs).env("RUSTDOCFLAGS", "-D warnings"))?;
+    tidy::run(&root())
+}
+
+/// Builds a binary of `tessera-tests` with optimisations and runs it.
+fn tool(name: &str, args: &[&str]) -> Result<()> {
+    let run = ["run", "--quiet", "--release", "--package", "tessera-tests", "--bin", name, "--"];
+    cargo(&run, args)
+}
+
+fn cargo(args: &[&str], rest: &[&str]) -> Result<()> {
+    run(Command::new("cargo").args(args).args(rest))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    command.current_dir(root());
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
+}
+
+fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().expect("xtask lies in the workspace").to_owned()
+}

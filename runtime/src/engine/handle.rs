@@ -4,7 +4,6 @@ use super::info::{EngineInfo, EngineMetrics};
 use crate::request::{GenerateEvent, GenerateRequest, RequestError, RequestId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Where a request's events go. A receiver that was dropped aborts its request.
@@ -42,18 +41,24 @@ pub enum Fault {
 }
 
 /// A cheap handle on an engine; every clone reaches the same one.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct EngineHandle {
-    commands: Sender<Command>,
+    send: Arc<dyn Fn(Command) -> bool + Send + Sync>,
     next_id: Arc<AtomicU64>,
     info: Arc<EngineInfo>,
     metrics: Arc<EngineMetrics>,
 }
 
 impl EngineHandle {
-    /// A handle that feeds `commands`, for an engine (or a scripted stand-in) described by `info`.
-    pub fn new(commands: Sender<Command>, info: EngineInfo, metrics: Arc<EngineMetrics>) -> Self {
-        Self { commands, next_id: Arc::new(AtomicU64::new(1)), info: Arc::new(info), metrics }
+    /// A handle on an engine (or a scripted stand-in) that `info` describes. `send` delivers a
+    /// command and says whether anyone still listens.
+    pub fn new(
+        send: impl Fn(Command) -> bool + Send + Sync + 'static,
+        info: EngineInfo,
+        metrics: Arc<EngineMetrics>,
+    ) -> Self {
+        let next_id = Arc::new(AtomicU64::new(1));
+        Self { send: Arc::new(send), next_id, info: Arc::new(info), metrics }
     }
 
     /// Starts a request; its events arrive on the receiver, whose drop aborts the request.
@@ -105,8 +110,15 @@ impl EngineHandle {
     }
 
     fn send(&self, command: Command) -> Result<(), RequestError> {
-        self.commands
-            .send(command)
-            .map_err(|_| RequestError::EngineDied { reason: "its thread has ended".to_owned() })
+        if (self.send)(command) {
+            return Ok(());
+        }
+        Err(RequestError::EngineDied { reason: "its thread has ended".to_owned() })
+    }
+}
+
+impl std::fmt::Debug for EngineHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineHandle").field("info", &self.info).finish_non_exhaustive()
     }
 }
