@@ -1,1 +1,4 @@
 //! Fixtures that the tests and tools of several crates share.
+
+pub mod client;
+pub mod golden;

@@ -30,7 +30,7 @@ fn main() -> Result<()> {
         ["check"] => check(),
         ["tidy"] => tidy::run(&root()),
         ["golden", rest @ ..] => tool("golden", rest),
-        ["accuracy", rest @ ..] => tool("accuracy", rest),
+        ["accuracy", rest @ ..] => served_tool("accuracy", rest),
         ["bench", "concurrency", rest @ ..] => tool("bench_concurrency", rest),
         ["bench", "integrity", rest @ ..] => tool("bench_integrity", rest),
         ["bench", "tracking", rest @ ..] => tool("bench_tracking", rest),
@@ -55,6 +55,13 @@ fn check() -> Result<()> {
 fn tool(name: &str, args: &[&str]) -> Result<()> {
     let run = ["run", "--quiet", "--release", "--package", "tessera-tests", "--bin", name, "--"];
     cargo(&run, args)
+}
+
+/// A tool that talks to a server: builds `tessera` first and says where it and the model are.
+fn served_tool(name: &str, args: &[&str]) -> Result<()> {
+    cargo(&["build", "--quiet", "--release", "--package", "tessera"], &[])?;
+    let places = ["--tessera", "target/release/tessera", "--model", "models/tiny-kimi"];
+    tool(name, &[&places, args].concat())
 }
 
 fn cargo(args: &[&str], rest: &[&str]) -> Result<()> {

@@ -100,11 +100,10 @@ impl<D: Device> Forward<D> {
     ) -> Result<Self, DeviceError> {
         let (attention, limits) = limits;
         let cache = device.alloc_cache(cache_spec.clone())?;
-        let work = Workspace::new(
-            &mut device,
-            spec,
-            WorkspaceLimits { step: limits, num_layers: cache_spec.num_layers },
-        )?;
+        let num_layers = cache_spec.num_layers;
+        let page_elements = num_layers * cache_spec.page_size * cache_spec.entry;
+        let limits = WorkspaceLimits { step: limits, num_layers, page_elements };
+        let work = Workspace::new(&mut device, spec, limits)?;
         let embed_tokens = device.load_weight(weights.embed_tokens)?;
         let lm_head = device.load_weight(weights.lm_head)?;
         let norm = device.alloc_f32(weights.norm.len())?;
@@ -115,7 +114,23 @@ impl<D: Device> Forward<D> {
             .map(|layer| LayerIds::load(&mut device, layer))
             .collect::<Result<_, _>>()?;
         let spec = spec.clone();
-        Ok(Self { device, spec, attention, embed_tokens, layers, norm, lm_head, cache, cache_spec, work })
+        Ok(Self {
+            device,
+            spec,
+            attention,
+            embed_tokens,
+            layers,
+            norm,
+            lm_head,
+            cache,
+            cache_spec,
+            work,
+        })
+    }
+
+    /// Changes how the next steps attend: both forms read the same cache.
+    pub fn set_attention(&mut self, attention: Attention) {
+        self.attention = attention;
     }
 
     /// The device, for what is not a step: page conversion, digests, tags.
@@ -255,7 +270,11 @@ impl<D: Device> Forward<D> {
             let (own, others) = rest.split_at(seq.tokens.len());
             rest = others;
             let saturated = own.iter().map(|&count| u64::from(count)).sum();
-            outputs.push(SeqOutput { bad_page: usize::try_from(bad).ok(), sampled: None, saturated });
+            outputs.push(SeqOutput {
+                bad_page: usize::try_from(bad).ok(),
+                sampled: None,
+                saturated,
+            });
         }
         for (sampled, &s) in self.read_samples(seqs, sampling)?.into_iter().zip(sampling) {
             outputs[s].sampled = Some(sampled);
@@ -285,7 +304,8 @@ impl<D: Device> Forward<D> {
             Ok(id) => {
                 let range = row * max_top..row * max_top + wanted(s);
                 let top = top_ids[range.clone()].iter().zip(&top_logprobs[range]);
-                let top = top.filter_map(|(&id, &lp)| Some((u32::try_from(id).ok()?, lp))).collect();
+                let top =
+                    top.filter_map(|(&id, &lp)| Some((u32::try_from(id).ok()?, lp))).collect();
                 Sampled::Token { id, logprob: logprobs[row], top }
             }
         };

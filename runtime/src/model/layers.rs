@@ -72,7 +72,10 @@ struct ExpertIds {
 }
 
 impl LayerIds {
-    pub(super) fn load<D: Device>(device: &mut D, layer: LayerWeights) -> Result<Self, DeviceError> {
+    pub(super) fn load<D: Device>(
+        device: &mut D,
+        layer: LayerWeights,
+    ) -> Result<Self, DeviceError> {
         Ok(Self {
             input_layernorm: vector(device, &layer.input_layernorm)?,
             attention: AttentionIds::load(device, layer.attention)?,
@@ -92,7 +95,13 @@ impl LayerIds {
         place: (CacheId, usize),
     ) -> Vec<Launch> {
         let norm = |x, residual, weight| {
-            Launch::RmsNorm(RmsNorm { x, residual, weight, eps: spec.rms_norm_eps, out: views.normed })
+            Launch::RmsNorm(RmsNorm {
+                x,
+                residual,
+                weight,
+                eps: spec.rms_norm_eps,
+                out: views.normed,
+            })
         };
         let mut out = Vec::with_capacity(24);
         out.push(match place.1 {
@@ -202,7 +211,12 @@ impl AttentionIds {
                     out: latent,
                     lse,
                 }));
-                out.push(Launch::AbsorbValue(AbsorbValue { dims, latent, kv_b, out: views.attended }));
+                out.push(Launch::AbsorbValue(AbsorbValue {
+                    dims,
+                    latent,
+                    kv_b,
+                    out: views.attended,
+                }));
             }
         }
     }
@@ -282,7 +296,12 @@ impl ExpertIds {
             .map(|buffer| RowView::contiguous(buffer, rows, spec.moe.moe_intermediate_size));
         let expert_offsets = views.expert_offsets;
         let grouped = |x, weights: &Arc<[WeightId]>, out| {
-            Launch::GroupedLinear(GroupedLinear { x, weights: weights.clone(), expert_offsets, out })
+            Launch::GroupedLinear(GroupedLinear {
+                x,
+                weights: weights.clone(),
+                expert_offsets,
+                out,
+            })
         };
         out.push(grouped(views.permuted, &self.gate, gate));
         out.push(grouped(views.permuted, &self.up, up));

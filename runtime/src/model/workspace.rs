@@ -3,6 +3,7 @@
 use super::forward::{SeqInput, StepLimits, row_index};
 use super::{ModelSpec, layers::max_mlp_width};
 use crate::device::{Device, DeviceError};
+use tessera_kernels::formats::Element;
 use tessera_kernels::launch::{BufferId, RowView};
 use tessera_kernels::ops::mla_prefill::{MlaDims, PagedBatch};
 use tessera_kernels::ops::rope::RopeTable;
@@ -12,6 +13,8 @@ use tessera_kernels::ops::rope::RopeTable;
 pub(super) struct WorkspaceLimits {
     pub(super) step: StepLimits,
     pub(super) num_layers: usize,
+    /// Cache elements of one page, over all layers.
+    pub(super) page_elements: usize,
 }
 
 /// Buffers by what they hold.
@@ -64,6 +67,8 @@ pub(super) struct Workspace {
     pub(super) page_layers: BufferId,
     /// u64 `[num_layers]`: digests of one page.
     pub(super) page_digests: BufferId,
+    /// Bytes of one page in any format.
+    pub(super) page_bytes: BufferId,
     /// u32 `[1]`: clamped elements of one page's conversion.
     pub(super) page_saturated: BufferId,
 }
@@ -77,7 +82,7 @@ impl Workspace {
         spec: &ModelSpec,
         limits: WorkspaceLimits,
     ) -> Result<Self, DeviceError> {
-        let WorkspaceLimits { step: limits, num_layers } = limits;
+        let WorkspaceLimits { step: limits, num_layers, page_elements } = limits;
         let (t, s, rows) = (limits.tokens, limits.seqs, limits.logit_rows);
         let (attn, moe, hidden) = (&spec.attention, &spec.moe, spec.hidden_size);
         let heads = attn.num_heads;
@@ -133,6 +138,7 @@ impl Workspace {
             top_logprobs: device.alloc_f32(rows * MAX_TOP_LOGPROBS)?,
             page_layers: device.alloc_f32(num_layers)?,
             page_digests: device.alloc_u64(num_layers)?,
+            page_bytes: device.alloc_bytes(page_elements * Element::F32.bits() / 8)?,
             page_saturated: device.alloc_u32(1)?,
         })
     }
@@ -163,9 +169,8 @@ impl Workspace {
     pub(super) fn views(&self, spec: &ModelSpec, tokens: usize, num_seqs: usize) -> Views {
         let (attn, moe, hidden) = (&spec.attention, &spec.moe, spec.hidden_size);
         let rows = |buffer, cols| RowView::contiguous(buffer, tokens, cols);
-        let choices = |buffer, cols| {
-            RowView::contiguous(buffer, tokens * moe.num_experts_per_tok, cols)
-        };
+        let choices =
+            |buffer, cols| RowView::contiguous(buffer, tokens * moe.num_experts_per_tok, cols);
         let qk = attn.qk_nope_head_dim + attn.qk_rope_head_dim;
         Views {
             tokens,
