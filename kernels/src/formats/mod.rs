@@ -22,7 +22,9 @@ mod kv;
 mod matrix;
 pub mod mxfp4;
 pub mod nvfp4;
+pub mod packing;
 mod quantize;
+mod rule;
 mod scale;
 
 pub use element::Element;
