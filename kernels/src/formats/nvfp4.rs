@@ -19,5 +19,5 @@ pub const FORMAT: Format = Format {
     }),
     zero_point: false,
     tensor_scale: true,
-    tol: Tol { element: 0.18, tensor: 0.11 },
+    tol: Tol { element: 0.18, tensor: 0.1 },
 };
