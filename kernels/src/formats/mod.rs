@@ -30,7 +30,7 @@ mod scale;
 pub use element::Element;
 pub use kv::{KV_FORMATS, KvFormat, kv_format};
 pub use matrix::{MatrixError, PLAUSIBLE_MAX_ABS, PackedMatrix, Parts};
-pub use scale::{ScaleTile, ScaleType, WHOLE};
+pub use scale::{ScaleTile, ScaleType, TensorScaleKind, WHOLE};
 
 /// Tolerances of a quantized weight, measured by `kernels/tests/formats/tolerance.rs`.
 #[derive(Debug, Clone, Copy, PartialEq)]
