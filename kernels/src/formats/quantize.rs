@@ -163,7 +163,7 @@ impl Job {
         };
         if format.tensor_scale {
             // The largest tile scale lands on the largest scale its type can hold.
-            let amax = amax()? / (tile.divisor * Element::F8E4M3.max());
+            let amax = amax()? / (tile.divisor * tile.scale.max());
             if amax > 0.0 {
                 job.tensor_scale = amax;
             }

@@ -77,6 +77,11 @@ impl ScaleType {
         }
     }
 
+    /// Largest finite scale.
+    pub fn max(self) -> f32 {
+        self.element().map_or(self.decode(254), Element::max)
+    }
+
     /// The value a stored scale stands for.
     #[inline]
     pub fn decode(self, code: u32) -> f32 {
