@@ -30,13 +30,13 @@ mod scale;
 pub use element::Element;
 pub use kv::{KV_FORMATS, KvFormat, kv_format};
 pub use matrix::{MatrixError, PLAUSIBLE_MAX_ABS, PackedMatrix, Parts};
-pub use scale::{ScaleTile, ScaleType, WHOLE};
+pub use scale::{ScaleTile, ScaleType, TensorScaleKind, WHOLE};
 
-/// Tolerances of a quantized weight, measured by `kernels/tests/formats_tolerance.rs`.
+/// Tolerances of a quantized weight, measured by `kernels/tests/formats/tolerance.rs`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tol {
     /// Largest error of an element, as a share of the largest magnitude in its scale tile (of its
-    /// own magnitude where there are no scales).
+    /// own magnitude where there are no scales, subnormals aside).
     pub element: f32,
     /// Largest relative Frobenius error of a weight of standard normal values.
     pub tensor: f32,
