@@ -113,7 +113,7 @@ impl Seq<'_> {
 
 /// Checks the index buffers of a batch.
 pub(super) fn check_batch(check: &Check<'_>, batch: &PagedBatch) -> Result<(), PlanError> {
-    let table = batch.num_seqs.checked_mul(batch.max_pages_per_seq).unwrap_or(usize::MAX);
+    let table = batch.num_seqs.saturating_mul(batch.max_pages_per_seq);
     check.array("block_table", batch.block_table, BufferType::I32, table)?;
     check.array("seq_lens", batch.seq_lens, BufferType::I32, batch.num_seqs)?;
     check.array("cu_seqlens_q", batch.cu_seqlens_q, BufferType::I32, batch.num_seqs + 1)

@@ -40,7 +40,8 @@ impl Combine {
     pub fn check(&self, shapes: &DeviceShapes) -> Result<(), PlanError> {
         let check = Check { op: "combine", shapes };
         let (tokens, size) = (self.out.rows, self.out.cols);
-        let choices = tokens.checked_mul(self.top_k).unwrap_or(usize::MAX);
+        check.ensure(self.top_k > 0, "top_k", self.top_k, "at least 1")?;
+        let choices = tokens.saturating_mul(self.top_k);
         check.view("x", &self.x, [choices, size])?;
         check.view("out", &self.out, [tokens, size])?;
         check.apart("out", self.out.buffer, &[self.x.buffer, self.topk_weights])?;
@@ -75,8 +76,10 @@ impl Combine {
                 Some(shared) => out.copy_from_slice(shared.row(t)),
                 None => out.fill(0.0),
             }
-            for choice in t * self.top_k..(t + 1) * self.top_k {
-                add_scaled(out, inputs.topk_weights[choice], inputs.x.row(row_of[choice]));
+            let weights = inputs.topk_weights.chunks(self.top_k).nth(t).unwrap_or_default();
+            let rows = row_of.chunks(self.top_k).nth(t).unwrap_or_default();
+            for (weight, row) in weights.iter().zip(rows) {
+                add_scaled(out, *weight, inputs.x.row(*row));
             }
         });
         Ok(())

@@ -192,3 +192,50 @@ fn transpose(products: &[f32], parts: &[(&PackedMatrix, Range<usize>)], out: Row
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::{PackedMatrix, format};
+
+    fn values(count: usize, step: f32) -> Vec<f32> {
+        (0..count).map(|i| (i as f32 * step).sin()).collect()
+    }
+
+    #[test]
+    fn products_match_f64_and_do_not_depend_on_the_batch() {
+        let (rows, cols, tokens) = (70, 96, 11);
+        let weight_values = values(rows * cols, 0.37);
+        let format = format("f32").unwrap();
+        let weight = PackedMatrix::encode(format, rows, cols, &weight_values).unwrap();
+        let x = values(tokens * cols, 0.91);
+        let mut out = vec![0.0; tokens * rows];
+        let all = Rows::contiguous(&x, cols);
+        multiply(all, &[(&weight, 0..tokens)], RowsMut::contiguous(&mut out, rows));
+        for t in 0..tokens {
+            let x = &x[t * cols..][..cols];
+            let mut alone = vec![0.0; rows];
+            let row = Rows::contiguous(x, cols);
+            multiply(row, &[(&weight, 0..1)], RowsMut::contiguous(&mut alone, rows));
+            for o in 0..rows {
+                assert_eq!(alone[o].to_bits(), out[t * rows + o].to_bits());
+                let weight = &weight_values[o * cols..][..cols];
+                let want: f64 = x.iter().zip(weight).map(|(a, b)| f64::from(a * b)).sum();
+                assert!((f64::from(alone[o]) - want).abs() < 1e-4);
+            }
+        }
+    }
+
+    #[test]
+    fn each_part_meets_its_own_weight() {
+        let format = format("f32").unwrap();
+        let weights: Vec<PackedMatrix> = (0..3)
+            .map(|e| PackedMatrix::encode(format, 2, 1, &[e as f32, 10.0 + e as f32]).unwrap())
+            .collect();
+        let x = [1.0, 2.0, 3.0];
+        let mut out = [0.0; 6];
+        let parts = [(&weights[0], 0..1), (&weights[2], 1..3)];
+        multiply(Rows::contiguous(&x, 1), &parts, RowsMut::contiguous(&mut out, 2));
+        assert_eq!(out, [0.0, 10.0, 4.0, 24.0, 6.0, 36.0]);
+    }
+}

@@ -94,3 +94,38 @@ pub(super) const fn mix(mut x: u64) -> u64 {
     x = x.wrapping_mul(0xd6e8_feb8_6659_fd93);
     x ^ (x >> 32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_bound_changes_the_digest() {
+        let key = DigestKey { owner: 7, generation: 1, logical_page: 3, valid_tokens: 2 };
+        let codes: Vec<u8> = (0..45).collect();
+        let base = digest_layer(&key, 4, 0.5, &codes);
+        let mut seen = vec![
+            base,
+            digest_layer(&DigestKey { owner: 8, ..key }, 4, 0.5, &codes),
+            digest_layer(&DigestKey { generation: 2, ..key }, 4, 0.5, &codes),
+            digest_layer(&DigestKey { logical_page: 4, ..key }, 4, 0.5, &codes),
+            digest_layer(&DigestKey { valid_tokens: 1, ..key }, 4, 0.5, &codes),
+            digest_layer(&key, 5, 0.5, &codes),
+            digest_layer(&key, 4, 0.25, &codes),
+            digest_layer(&key, 4, 0.5, &codes[..44]),
+        ];
+        for bit in 0..codes.len() * 8 {
+            let mut codes = codes.clone();
+            codes[bit / 8] ^= 1 << (bit % 8);
+            seen.push(digest_layer(&key, 4, 0.5, &codes));
+        }
+        let mut swapped = codes.clone();
+        swapped.rotate_left(8);
+        seen.push(digest_layer(&key, 4, 0.5, &swapped));
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), count);
+        assert_eq!(digest_layer(&key, 4, 0.5, &codes), base);
+    }
+}

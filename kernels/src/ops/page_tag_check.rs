@@ -41,7 +41,7 @@ impl PageTagCheck {
     pub fn check(&self, shapes: &DeviceShapes) -> Result<(), PlanError> {
         let check = Check { op: "page_tag_check", shapes };
         check.cache(self.cache)?;
-        let table = self.num_seqs.checked_mul(self.max_pages_per_seq).unwrap_or(usize::MAX);
+        let table = self.num_seqs.saturating_mul(self.max_pages_per_seq);
         check.array("block_table", self.block_table, BufferType::I32, table)?;
         check.array("expected", self.expected, BufferType::U64, table)?;
         check.array("num_pages", self.num_pages, BufferType::I32, self.num_seqs)?;

@@ -31,7 +31,7 @@ impl Permute {
     pub fn check(&self, shapes: &DeviceShapes) -> Result<(), PlanError> {
         let check = Check { op: "permute", shapes };
         check.ensure(self.top_k > 0, "top_k", self.top_k, "at least 1")?;
-        let choices = self.x.rows.checked_mul(self.top_k).unwrap_or(usize::MAX);
+        let choices = self.x.rows.saturating_mul(self.top_k);
         check.view("x", &self.x, [self.x.rows, self.x.cols])?;
         check.view("out", &self.out, [choices, self.x.cols])?;
         check.apart("out", self.out.buffer, &[self.x.buffer])?;

@@ -160,3 +160,83 @@ impl YarnParameters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::BufferId;
+
+    /// Constants from numpy, by the formulas of transformers' `_compute_yarn_parameters`.
+    fn check(theta: f64, yarn: YarnParameters, want: &[(usize, f32)]) {
+        let table = RopeTable::new(&RopeParameters { dim: 64, theta, yarn: Some(yarn) });
+        for &(pair, want) in want {
+            let got = table.inv_freq[pair];
+            assert!((got - want).abs() <= want * 5e-7, "pair {pair}: {got} for {want}");
+        }
+    }
+
+    fn yarn(factor: f64, beta_fast: f64) -> YarnParameters {
+        YarnParameters {
+            factor,
+            original_max_position_embeddings: 4096,
+            beta_fast,
+            beta_slow: 1.0,
+            mscale: 1.0,
+            mscale_all_dim: 1.0,
+        }
+    }
+
+    #[test]
+    fn yarn_frequencies() {
+        let want = [
+            (0, 1.0),
+            (8, 0.066_874_03),
+            (12, 0.011_619_16),
+            (16, 0.001_537_296_7),
+            (19, 0.000_158_374_97),
+            (20, 1.807_023_4e-5),
+            (31, 4.382_207e-7),
+        ];
+        check(50000.0, yarn(64.0, 32.0), &want);
+        check(10000.0, yarn(40.0, 32.0), &[(12, 0.026_879_361), (19, 0.001_370_513_5)]);
+    }
+
+    #[test]
+    fn yarn_ramp_of_equal_betas() {
+        let want = [(19, 0.001_621_76), (20, 3.614_046_7e-5), (24, 9.345_93e-6)];
+        check(50000.0, yarn(32.0, 1.0), &want);
+    }
+
+    #[test]
+    fn yarn_magnitude() {
+        let magnitude = |mscale, mscale_all_dim| {
+            YarnParameters { mscale, mscale_all_dim, ..yarn(40.0, 32.0) }.magnitude()
+        };
+        assert_eq!(magnitude(1.0, 1.0), 1.0);
+        assert!((magnitude(0.0, 0.0) - 1.368_887_945_411_393_6).abs() < 1e-12);
+        assert!((magnitude(1.0, 0.5) - 1.368_887_945_4 / 1.184_443_972_7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn rotation_by_a_quarter_turn() {
+        let view = RowView::contiguous(BufferId(0), 1, 4);
+        let op = |interleaved| Rope {
+            x: view,
+            num_heads: 1,
+            head_stride: 4,
+            rope_dim: 4,
+            positions: BufferId(1),
+            inv_freq: BufferId(2),
+            magnitude: 2.0,
+            interleaved,
+        };
+        for (interleaved, want) in [(true, [-4.0, 2.0, 6.0, 8.0]), (false, [-6.0, 4.0, 2.0, 8.0])] {
+            let mut x = [1.0, 2.0, 3.0, 4.0];
+            let rows = RowsMut::contiguous(&mut x, 4);
+            op(interleaved).reference(rows, &[1], &[std::f32::consts::FRAC_PI_2, 0.0]);
+            for (got, want) in x.iter().zip(want) {
+                assert!((got - want).abs() < 1e-5, "{x:?}");
+            }
+        }
+    }
+}

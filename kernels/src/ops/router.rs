@@ -47,7 +47,7 @@ impl Router {
         let reachable = experts / groups * self.topk_groups;
         let enough = (1..=reachable).contains(&self.top_k);
         check.ensure(enough, "top_k", self.top_k, "1 to the experts of the open groups")?;
-        let choices = tokens.checked_mul(self.top_k).unwrap_or(usize::MAX);
+        let choices = tokens.saturating_mul(self.top_k);
         check.array("topk_ids", self.topk_ids, BufferType::I32, choices)?;
         check.array("topk_weights", self.topk_weights, BufferType::F32, choices)?;
         check.apart("topk_weights", self.topk_weights, &[self.logits.buffer, self.bias])

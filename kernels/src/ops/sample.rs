@@ -194,7 +194,7 @@ impl Sample {
         check.ensure(i32::try_from(vocab).is_ok(), "vocab_size", vocab, "below 2^31")?;
         check.array("tokens", self.tokens, BufferType::I32, rows)?;
         check.array("logprob", self.logprob, BufferType::F32, rows)?;
-        let top = rows.checked_mul(self.max_top).unwrap_or(usize::MAX);
+        let top = rows.saturating_mul(self.max_top);
         check.array("top_ids", self.top_ids, BufferType::I32, top)?;
         check.array("top_logprobs", self.top_logprobs, BufferType::F32, top)?;
         check.apart("tokens", self.tokens, &[self.top_ids])?;
@@ -382,4 +382,62 @@ pub fn uniform(seed: u64, choice: u32, position: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
     let numerator = (bits >> 11) as f64;
     numerator / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn row(params: SampleParams, position: u64) -> SampleRow {
+        SampleRow { params: Arc::new(params), position, tokens: Arc::new([]), prompt_len: 0 }
+    }
+
+    fn shares(params: &SampleParams, logits: &[f32]) -> Vec<f64> {
+        let mut counts = vec![0.0; logits.len()];
+        for position in 0..20_000 {
+            let token = sample_row(logits, &row(params.clone(), position)).token.unwrap();
+            counts[token as usize] += 1.0 / 20_000.0;
+        }
+        counts
+    }
+
+    /// Probabilities 0.5, 0.3, 0.15, 0.05.
+    fn logits() -> Vec<f32> {
+        [0.5f32, 0.3, 0.15, 0.05].map(f32::ln).to_vec()
+    }
+
+    fn check(params: SampleParams, want: [f64; 4]) {
+        for (got, want) in shares(&params, &logits()).into_iter().zip(want) {
+            assert!((got - want).abs() < 0.015, "{got} for {want}");
+            assert!(want > 0.0 || got == 0.0);
+        }
+    }
+
+    #[test]
+    fn filters_keep_what_they_should() {
+        let base = SampleParams { seed: 11, ..SampleParams::default() };
+        check(base.clone(), [0.5, 0.3, 0.15, 0.05]);
+        check(SampleParams { top_k: 2, ..base.clone() }, [0.625, 0.375, 0.0, 0.0]);
+        check(SampleParams { top_p: 0.7, ..base.clone() }, [0.625, 0.375, 0.0, 0.0]);
+        check(SampleParams { top_p: 0.9, ..base.clone() }, [0.526, 0.316, 0.158, 0.0]);
+        check(SampleParams { min_p: 0.2, ..base.clone() }, [0.526, 0.316, 0.158, 0.0]);
+        // Squares of the probabilities, normalized.
+        check(SampleParams { temperature: 0.5, ..base }, [0.6849, 0.2466, 0.0616, 0.0068]);
+    }
+
+    #[test]
+    fn logprobs_are_of_the_raw_distribution() {
+        let params = SampleParams {
+            temperature: 0.0,
+            logit_bias: vec![(3, 50.0)],
+            top_logprobs: Some(2),
+            ..SampleParams::default()
+        };
+        let got = sample_row(&logits(), &row(params, 0));
+        assert_eq!(got.token, Some(3));
+        assert!((got.logprob - 0.05f32.ln()).abs() < 1e-6);
+        assert_eq!(got.top.iter().map(|t| t.0).collect::<Vec<_>>(), [0, 1]);
+        assert!((got.top[1].1 - 0.3f32.ln()).abs() < 1e-6);
+    }
 }
