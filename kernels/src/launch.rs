@@ -3,6 +3,7 @@
 //! Nothing here touches memory. A device owns the buffers that the ids stand for and performs
 //! a [`Launch`]; `Launch::check` finds a shape that does not fit before anything runs.
 
+use crate::formats::KvFormat;
 use crate::ops::{
     absorb::{AbsorbQuery, AbsorbValue},
     combine::Combine,
@@ -64,6 +65,87 @@ impl RowView {
     }
 }
 
+/// Element type of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names of the types")]
+pub enum BufferType {
+    F32,
+    I32,
+    I64,
+    U32,
+    U64,
+    Bytes,
+}
+
+/// Format and extents of a paged cache: `[num_layers][num_pages, page_size, entry]`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CacheSpec {
+    /// How elements are stored.
+    pub format: &'static KvFormat,
+    /// Layers of the model.
+    pub num_layers: usize,
+    /// Pages of the pool.
+    pub num_pages: usize,
+    /// Tokens per page.
+    pub page_size: usize,
+    /// Elements a token takes in one layer: `kv_lora_rank + qk_rope_head_dim`.
+    pub entry: usize,
+}
+
+// Offsets below are products of slots and strides that pass 2^32 in any real pool.
+const _: () = assert!(usize::BITS >= 64, "a cache needs 64-bit offsets");
+
+impl CacheSpec {
+    /// Bytes of one token in one layer.
+    pub const fn entry_bytes(&self) -> usize {
+        self.entry * self.format.element.bits() / 8
+    }
+
+    /// Bytes of one page in one layer.
+    pub const fn page_layer_bytes(&self) -> usize {
+        self.page_size * self.entry_bytes()
+    }
+
+    /// Bytes of one page in all layers.
+    pub const fn page_bytes(&self) -> usize {
+        self.num_layers * self.page_layer_bytes()
+    }
+
+    /// Bytes of the whole cache, unless they pass what an address can hold.
+    pub fn num_bytes(&self) -> Option<usize> {
+        let bits = self.entry.checked_mul(self.format.element.bits())?;
+        let pages = self.num_layers.checked_mul(self.num_pages)?;
+        let bytes = pages.checked_mul(self.page_size)?.checked_mul(bits / 8)?;
+        isize::try_from(bytes).is_ok().then_some(bytes)
+    }
+
+    /// Slots of one layer.
+    pub const fn num_slots(&self) -> usize {
+        self.num_pages * self.page_size
+    }
+
+    /// First byte of `slot` in `layer`.
+    pub const fn slot_offset(&self, layer: usize, slot: usize) -> usize {
+        (layer * self.num_slots() + slot) * self.entry_bytes()
+    }
+
+    /// First byte of `page` in `layer`.
+    pub const fn page_offset(&self, layer: usize, page: usize) -> usize {
+        self.slot_offset(layer, page * self.page_size)
+    }
+}
+
+/// What a device holds: all that a launch is checked against.
+#[derive(Debug, Clone, Default)]
+pub struct DeviceShapes {
+    /// Type and length of each buffer, by id.
+    pub buffers: Vec<(BufferType, usize)>,
+    /// `[rows, cols]` of each weight, by id.
+    pub weights: Vec<[usize; 2]>,
+    /// Each cache, by id.
+    pub caches: Vec<CacheSpec>,
+}
+
 /// One unit of device work.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "each variant is documented by the struct it holds")]
@@ -88,6 +170,38 @@ pub enum Launch {
     PageDigest(PageDigest),
     KvAmax(KvAmax),
     KvConvert(KvConvert),
+}
+
+impl Launch {
+    /// Whether every shape fits what the device holds. What the *contents* of index buffers must
+    /// satisfy is checked when the launch runs.
+    ///
+    /// # Errors
+    /// [`PlanError`] that names the op, the argument, its value and what would do.
+    pub fn check(&self, shapes: &DeviceShapes) -> Result<(), PlanError> {
+        match self {
+            Self::Embedding(op) => op.check(shapes),
+            Self::RmsNorm(op) => op.check(shapes),
+            Self::Linear(op) => op.check(shapes),
+            Self::GroupedLinear(op) => op.check(shapes),
+            Self::Rope(op) => op.check(shapes),
+            Self::KvWrite(op) => op.check(shapes),
+            Self::MlaPrefill(op) => op.check(shapes),
+            Self::AbsorbQuery(op) => op.check(shapes),
+            Self::MlaDecode(op) => op.check(shapes),
+            Self::AbsorbValue(op) => op.check(shapes),
+            Self::SwiGlu(op) => op.check(shapes),
+            Self::Router(op) => op.check(shapes),
+            Self::Permute(op) => op.check(shapes),
+            Self::Combine(op) => op.check(shapes),
+            Self::GatherRows(op) => op.check(shapes),
+            Self::Sample(op) => op.check(shapes),
+            Self::PageTagCheck(op) => op.check(shapes),
+            Self::PageDigest(op) => op.check(shapes),
+            Self::KvAmax(op) => op.check(shapes),
+            Self::KvConvert(op) => op.check(shapes),
+        }
+    }
 }
 
 /// Why a launch cannot be planned. Every variant is the caller's to fix.

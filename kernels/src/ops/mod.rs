@@ -1,7 +1,14 @@
-//! One file per op: what its launch says (shapes, units, errors) and its reference.
+//! One file per op: what its launch says (shapes, units, errors), its check and its reference.
+//!
+//! References accumulate in f32 in one fixed order (see [`dot`]), so a row's result has the same
+//! bits alone and in any batch, on one thread and on many.
 
 pub mod absorb;
+pub mod attention;
+pub mod cache;
+mod check;
 pub mod combine;
+mod dot;
 pub mod embedding;
 pub mod gather;
 pub mod kv_convert;
@@ -15,5 +22,9 @@ pub mod permute;
 pub mod rms_norm;
 pub mod rope;
 pub mod router;
+mod rows;
 pub mod sample;
 pub mod swiglu;
+
+pub use dot::dot;
+pub use rows::{Rows, RowsMut};

@@ -1,6 +1,7 @@
 //! The integrity check that runs before a step reads the cache.
 
-use crate::launch::{BufferId, CacheId};
+use super::check::Check;
+use crate::launch::{BufferId, BufferType, CacheId, DeviceShapes, PlanError};
 
 /// Compares the tag of each page in the block table with the tag its reader holds.
 ///
@@ -19,4 +20,57 @@ pub struct PageTagCheck {
     pub num_seqs: usize,
     pub max_pages_per_seq: usize,
     pub mismatch: BufferId,
+}
+
+/// What [`PageTagCheck::reference`] reads.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "as the launch")]
+pub struct TagInputs<'a> {
+    /// `[num_pages]` of the cache.
+    pub tags: &'a [u64],
+    pub block_table: &'a [i32],
+    pub expected: &'a [u64],
+    pub num_pages: &'a [i32],
+}
+
+impl PageTagCheck {
+    /// Whether the shapes fit.
+    ///
+    /// # Errors
+    /// [`PlanError`] if they do not.
+    pub fn check(&self, shapes: &DeviceShapes) -> Result<(), PlanError> {
+        let check = Check { op: "page_tag_check", shapes };
+        check.cache(self.cache)?;
+        let table = self.num_seqs.saturating_mul(self.max_pages_per_seq);
+        check.array("block_table", self.block_table, BufferType::I32, table)?;
+        check.array("expected", self.expected, BufferType::U64, table)?;
+        check.array("num_pages", self.num_pages, BufferType::I32, self.num_seqs)?;
+        check.array("mismatch", self.mismatch, BufferType::I32, self.num_seqs)?;
+        check.apart("mismatch", self.mismatch, &[self.block_table, self.num_pages])
+    }
+
+    /// Compares.
+    ///
+    /// # Errors
+    /// [`PlanError::Value`] if a sequence has a negative number of pages or more than its row.
+    pub fn reference(&self, inputs: &TagInputs<'_>, mismatch: &mut [i32]) -> Result<(), PlanError> {
+        for (s, mismatch) in mismatch.iter_mut().enumerate().take(self.num_seqs) {
+            let pages = inputs.num_pages[s];
+            let in_use = usize::try_from(pages).ok().filter(|&p| p <= self.max_pages_per_seq);
+            let in_use = in_use.ok_or_else(|| PlanError::Value {
+                op: "page_tag_check",
+                arg: "num_pages",
+                got: pages.to_string(),
+                want: "0 to `max_pages_per_seq`",
+            })?;
+            let row = s * self.max_pages_per_seq..s * self.max_pages_per_seq + in_use;
+            let entries = inputs.block_table[row.clone()].iter().zip(&inputs.expected[row]);
+            let bad = entries.zip(0..).find(|((page, expected), _)| {
+                let page = usize::try_from(**page).ok();
+                page.and_then(|page| inputs.tags.get(page)) != Some(expected)
+            });
+            *mismatch = bad.map_or(-1, |(_, entry)| entry);
+        }
+        Ok(())
+    }
 }

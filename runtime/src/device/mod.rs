@@ -1,1 +1,190 @@
-//! Performs launches.
+//! Devices: memory that launches name by id, and the performing of launches.
+//!
+//! Knows no model and no request. [`CpuDevice`] runs the ops' references. [`Device`] is a trait
+//! although it has one implementation today because the CUDA device is the reason for the split
+//! between describing a launch and performing it; everything above is generic over it.
+
+mod cpu;
+mod perform;
+
+pub use cpu::CpuDevice;
+pub use tessera_kernels::launch::CacheSpec;
+
+use std::fmt::Debug;
+use tessera_kernels::formats::PackedMatrix;
+use tessera_kernels::launch::{BufferId, BufferType, CacheId, Launch, PlanError, WeightId};
+
+/// Why a device did not do what it was asked. Ends the engine that asked.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message is the doc")]
+pub enum DeviceError {
+    #[error("{kind} {id} does not exist on this device")]
+    Unknown { kind: &'static str, id: u32 },
+    #[error("buffer {id} holds {got:?}, expected {want:?}")]
+    Type { id: u32, got: BufferType, want: BufferType },
+    #[error("{what} is {got}, expected at most {limit}")]
+    Range { what: &'static str, got: usize, limit: usize },
+    #[error("{what} has {got} elements, expected {want}")]
+    Length { what: &'static str, got: usize, want: usize },
+    #[error("scale of page {page} in layer {layer} is {got}, expected a finite value above 0")]
+    Scale { page: u32, layer: usize, got: f32 },
+    #[error("{what} of {want} bytes does not fit the address space")]
+    Memory { what: &'static str, want: String },
+    #[error("launch refused")]
+    Plan(#[from] PlanError),
+}
+
+/// Values to be written to a buffer.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the names of the types")]
+pub enum Source<'a> {
+    F32(&'a [f32]),
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+    U32(&'a [u32]),
+    U64(&'a [u64]),
+    Bytes(&'a [u8]),
+}
+
+/// Where to read a buffer to.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names of the types")]
+pub enum Target<'a> {
+    F32(&'a mut [f32]),
+    I32(&'a mut [i32]),
+    I64(&'a mut [i64]),
+    U32(&'a mut [u32]),
+    U64(&'a mut [u64]),
+    Bytes(&'a mut [u8]),
+}
+
+/// The typed forms of `alloc`, `write` and `read`.
+macro_rules! typed {
+    ($($alloc:ident $write:ident $read:ident $kind:ident $ty:ty;)*) => { $(
+        /// A zeroed buffer of `len` elements.
+        ///
+        /// # Errors
+        /// As [`Device::alloc`].
+        fn $alloc(&mut self, len: usize) -> Result<BufferId, DeviceError> {
+            self.alloc(BufferType::$kind, len)
+        }
+
+        /// Writes the first `values.len()` elements.
+        ///
+        /// # Errors
+        /// As [`Device::write`].
+        fn $write(&mut self, id: BufferId, values: &[$ty]) -> Result<(), DeviceError> {
+            self.write(id, Source::$kind(values))
+        }
+
+        /// Reads the first `values.len()` elements.
+        ///
+        /// # Errors
+        /// As [`Device::read`].
+        fn $read(&self, id: BufferId, values: &mut [$ty]) -> Result<(), DeviceError> {
+            self.read(id, Target::$kind(values))
+        }
+    )* };
+}
+
+/// Memory, and launches on it. Launches are performed in order; a read sees all before it.
+pub trait Device: Debug + Send {
+    /// A zeroed buffer of `len` elements.
+    ///
+    /// # Errors
+    /// [`DeviceError::Memory`] if no address space could hold it.
+    fn alloc(&mut self, kind: BufferType, len: usize) -> Result<BufferId, DeviceError>;
+
+    /// Writes a prefix of a buffer.
+    ///
+    /// # Errors
+    /// [`DeviceError`] on an unknown id, another type, or more elements than the buffer has.
+    fn write(&mut self, id: BufferId, values: Source<'_>) -> Result<(), DeviceError>;
+
+    /// Reads a prefix of a buffer.
+    ///
+    /// # Errors
+    /// As [`Device::write`].
+    fn read(&self, id: BufferId, values: Target<'_>) -> Result<(), DeviceError>;
+
+    typed! {
+        alloc_f32 write_f32 read_f32 F32 f32;
+        alloc_i32 write_i32 read_i32 I32 i32;
+        alloc_i64 write_i64 read_i64 I64 i64;
+        alloc_u32 write_u32 read_u32 U32 u32;
+        alloc_u64 write_u64 read_u64 U64 u64;
+        alloc_bytes write_bytes read_bytes Bytes u8;
+    }
+
+    /// Takes a weight. The CPU keeps the bytes it is given, mapped files included.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device's memory does not suffice.
+    fn load_weight(&mut self, weight: PackedMatrix) -> Result<WeightId, DeviceError>;
+
+    /// A zeroed cache: every scale 1, every tag 0.
+    ///
+    /// # Errors
+    /// [`DeviceError::Memory`] if no address space could hold it.
+    fn alloc_cache(&mut self, spec: CacheSpec) -> Result<CacheId, DeviceError>;
+
+    /// The shape a cache was made with.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unknown`] if there is no such cache.
+    fn cache_spec(&self, cache: CacheId) -> Result<CacheSpec, DeviceError>;
+
+    /// Sets the tag that [`PageTagCheck`](tessera_kernels::ops::page_tag_check::PageTagCheck) sees.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if there is no such cache or page.
+    fn set_page_tag(&mut self, cache: CacheId, page: u32, tag: u64) -> Result<(), DeviceError>;
+
+    /// A page's tag.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if there is no such cache or page.
+    fn page_tag(&self, cache: CacheId, page: u32) -> Result<u64, DeviceError>;
+
+    /// Sets a page's `k_scale` in each layer, f32 `[num_layers]`.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if there is no such cache or page, or a scale is not finite and above 0.
+    fn set_page_scales(
+        &mut self,
+        cache: CacheId,
+        page: u32,
+        scales: &[f32],
+    ) -> Result<(), DeviceError>;
+
+    /// A page's `k_scale` in each layer.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if there is no such cache or page.
+    fn page_scales(&self, cache: CacheId, page: u32) -> Result<Vec<f32>, DeviceError>;
+
+    /// A page's bytes, `[num_layers][page_size, entry]`.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if there is no such cache or page.
+    fn read_page(&self, cache: CacheId, page: u32) -> Result<Vec<u8>, DeviceError>;
+
+    /// Replaces a page's bytes, laid out as [`Device::read_page`] returns them.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if there is no such cache or page, or on another number of bytes.
+    fn write_page(&mut self, cache: CacheId, page: u32, bytes: &[u8]) -> Result<(), DeviceError>;
+
+    /// Zeroes a page's bytes in every layer; its tag and scales stay.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if there is no such cache or page.
+    fn clear_page(&mut self, cache: CacheId, page: u32) -> Result<(), DeviceError>;
+
+    /// Checks a launch and runs it.
+    ///
+    /// # Errors
+    /// [`DeviceError::Plan`] if the launch does not fit what the device holds.
+    fn perform(&mut self, launch: &Launch) -> Result<(), DeviceError>;
+}
