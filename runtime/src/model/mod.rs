@@ -3,5 +3,5 @@
 mod spec;
 mod weights;
 
-pub use spec::{MlaSpec, ModelSpec, MoeSpec, RopeSpec, YarnSpec};
+pub use spec::{ConfigError, MlaSpec, ModelSpec, MoeSpec, RopeSpec, YarnSpec};
 pub use weights::{GatedMlp, LayerWeights, MlaWeights, Mlp, ModelWeights, QueryWeights};

@@ -1,5 +1,29 @@
 //! What a model is, read from `config.json`; nothing here is a default that a config could state.
 
+/// Why a config does not describe a model that is served.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message is the doc")]
+pub enum ConfigError {
+    #[error("not JSON: {why}")]
+    Json { why: String },
+    #[error("{field} is {got}, supported is {want}")]
+    Unsupported { field: String, got: String, want: String },
+    #[error("{field} is not stated")]
+    Missing { field: String },
+}
+
+impl ModelSpec {
+    /// Reads a `config.json`.
+    ///
+    /// # Errors
+    /// Anything the config asks for that is not served.
+    pub fn from_config(json: &serde_json::Value) -> Result<Self, ConfigError> {
+        let _ = json;
+        Err(ConfigError::Missing { field: "model_type".into() })
+    }
+}
+
 /// A decoder of multi-head latent attention and mixture-of-experts layers.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the names of config.json")]
