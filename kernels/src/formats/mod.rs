@@ -1,37 +1,42 @@
 //! Number formats as data: how an element is coded, which elements share a scale, how codes and
-//! scales are packed.
+//! scales are packed. One file a format, one row of [`FORMATS`]; what differs is data.
 //!
-//! One policy everywhere (see `docs/adr`): encoding rounds half to even and saturates to the
-//! largest finite value of the element; NaN stays NaN where the element has one.
+//! One policy everywhere (ADR 0003): encoding rounds half to even and saturates to the largest
+//! finite value of the element; NaN stays NaN where the element has one and is refused where it
+//! has none. Nothing here knows files, models or devices.
 
+pub mod bf16;
+pub mod e5m2_tensor;
 mod element;
+pub mod f16;
+pub mod f32;
+pub mod fp8_128x128;
+pub mod fp8_1x128;
+pub mod fp8_channel;
+pub mod fp8_tensor;
+pub mod int4_g128;
+pub mod int4_g128_zp;
+pub mod int4_g32;
+pub mod int4_g32_zp;
 mod kv;
 mod matrix;
+pub mod mxfp4;
+pub mod nvfp4;
+mod quantize;
+mod scale;
 
-pub use element::{Element, ScaleType};
+pub use element::Element;
 pub use kv::{KV_FORMATS, KvFormat, kv_format};
-pub use matrix::{MatrixError, PackedMatrix};
+pub use matrix::{MatrixError, PLAUSIBLE_MAX_ABS, PackedMatrix, Parts};
+pub use scale::{ScaleTile, ScaleType, WHOLE};
 
-/// "All of them", as an extent of a [`ScaleTile`].
-pub const WHOLE: usize = usize::MAX;
-
-/// The part of a weight that shares one scale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScaleTile {
-    /// Type the scale is stored in.
-    pub scale: ScaleType,
-    /// Weight rows (output features) per scale; [`WHOLE`] for all.
-    pub rows: usize,
-    /// Weight columns (input features) per scale; [`WHOLE`] for all.
-    pub cols: usize,
-}
-
-/// Elementwise and whole-tensor tolerance against the f64 rule.
+/// Tolerances of a quantized weight, measured by `kernels/tests/formats_tolerance.rs`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tol {
-    /// Largest relative error of one dequantized element against the unquantized one.
+    /// Largest error of an element, as a share of the largest magnitude in its scale tile (of its
+    /// own magnitude where there are no scales).
     pub element: f32,
-    /// Largest relative Frobenius error of a tensor of standard normal values.
+    /// Largest relative Frobenius error of a weight of standard normal values.
     pub tensor: f32,
 }
 
@@ -50,4 +55,66 @@ pub struct Format {
     pub tensor_scale: bool,
     /// Tolerances of a quantized tensor.
     pub tol: Tol,
+}
+
+/// Every weight format.
+pub static FORMATS: &[&Format] = &[
+    &f32::FORMAT,
+    &bf16::FORMAT,
+    &f16::FORMAT,
+    &fp8_tensor::FORMAT,
+    &fp8_128x128::FORMAT,
+    &fp8_1x128::FORMAT,
+    &fp8_channel::FORMAT,
+    &e5m2_tensor::FORMAT,
+    &int4_g32::FORMAT,
+    &int4_g128::FORMAT,
+    &int4_g32_zp::FORMAT,
+    &int4_g128_zp::FORMAT,
+    &nvfp4::FORMAT,
+    &mxfp4::FORMAT,
+];
+
+/// The weight format of that name.
+pub fn format(name: &str) -> Option<&'static Format> {
+    FORMATS.iter().copied().find(|format| format.name == name)
+}
+
+impl Format {
+    /// Bytes of one row of codes.
+    pub const fn row_bytes(&self, cols: usize) -> usize {
+        cols.saturating_mul(self.element.bits()).div_ceil(8)
+    }
+
+    /// Scales of a `[rows, cols]` weight, the tensor scale not counted.
+    pub fn tiles(&self, rows: usize, cols: usize) -> usize {
+        self.scale_tile.map_or(0, |tile| {
+            let (down, across) = tile.grid(rows, cols);
+            down.saturating_mul(across)
+        })
+    }
+
+    /// Bytes of a `[rows, cols]` weight: codes, scales and zero points.
+    pub fn num_bytes(&self, rows: usize, cols: usize) -> usize {
+        let tile_bytes = self.scale_tile.map_or(0, |tile| tile.scale.bytes());
+        let tile_bytes = tile_bytes + usize::from(self.zero_point);
+        let codes = rows.saturating_mul(self.row_bytes(cols));
+        codes.saturating_add(self.tiles(rows, cols).saturating_mul(tile_bytes))
+    }
+
+    /// Whether a `[rows, cols]` weight can be held.
+    ///
+    /// # Errors
+    /// [`MatrixError::Empty`] without elements; [`MatrixError::Group`] if `cols` cuts a scale group.
+    pub fn check_shape(&self, rows: usize, cols: usize) -> Result<(), MatrixError> {
+        if rows == 0 || cols == 0 {
+            return Err(MatrixError::Empty { format: self.name, rows, cols });
+        }
+        match self.scale_tile {
+            Some(tile) if !tile.ragged && !cols.is_multiple_of(tile.cols) => {
+                Err(MatrixError::Group { format: self.name, cols, group: tile.cols })
+            }
+            _ => Ok(()),
+        }
+    }
 }

@@ -1,0 +1,21 @@
+//! FP8 E4M3 with an f32 scale for each run of 128 elements of a row, the last of which may be
+//! short.
+
+use super::{Element, Format, ScaleTile, ScaleType, Tol};
+
+/// `fp8-1x128`.
+pub const FORMAT: Format = Format {
+    name: "fp8-1x128",
+    element: Element::F8E4M3,
+    scale_tile: Some(ScaleTile {
+        scale: ScaleType::F32,
+        rows: 1,
+        cols: 128,
+        ragged: true,
+        divisor: 448.0,
+        precision: ScaleType::F32,
+    }),
+    zero_point: false,
+    tensor_scale: false,
+    tol: Tol { element: 0.036, tensor: 0.03 },
+};
