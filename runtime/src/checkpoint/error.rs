@@ -12,15 +12,15 @@ use tessera_kernels::formats::MatrixError;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the message is the doc")]
 pub enum CheckpointError {
-    #[error("{}: {source}", path.display())]
+    #[error("{} cannot be used", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{}: not JSON: {why}", path.display())]
+    #[error("{} is not what it should be: {why}", path.display())]
     Json { path: PathBuf, why: String },
-    #[error("{}: {source}", path.display())]
+    #[error("{} describes no model that is served", path.display())]
     Config { path: PathBuf, source: ConfigError },
-    #[error("{}: quantization config: {source}", path.display())]
-    Quantization { path: PathBuf, source: QuantError },
-    #[error("{}: {source}", path.display())]
+    #[error("{}: the quantization config is not followed", dir.display())]
+    Quantization { dir: PathBuf, source: QuantError },
+    #[error("{} is not a sound safetensors file", path.display())]
     Shard { path: PathBuf, source: ShardError },
     #[error("{}: no .safetensors file", dir.display())]
     NoWeights { dir: PathBuf },
@@ -31,10 +31,10 @@ pub enum CheckpointError {
     Problems { problems: Vec<String> },
     #[error("unknown weight policy {name:?}; there are {supported:?}")]
     Policy { name: String, supported: &'static [&'static str] },
-    #[error("{parameter}: {source}")]
+    #[error("{parameter} cannot be held")]
     Matrix { parameter: String, source: MatrixError },
     #[error("{} exists; name a directory that does not", path.display())]
     OutExists { path: PathBuf },
-    #[error("weights of policy {policy:?} cannot be written: {why}")]
+    #[error("policy {policy:?} cannot be written: {why}")]
     NotWritable { policy: &'static str, why: String },
 }

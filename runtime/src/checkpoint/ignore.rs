@@ -57,9 +57,9 @@ impl Pattern {
     pub fn matches(&self, full: &str, short: &str) -> bool {
         [full, short].iter().any(|name| match &self.rule {
             Rule::Exact => *name == self.text,
-            Rule::Prefix => {
-                name.strip_prefix(self.text.as_str()).is_some_and(|r| r.is_empty() || r.starts_with('.'))
-            }
+            Rule::Prefix => name
+                .strip_prefix(self.text.as_str())
+                .is_some_and(|r| r.is_empty() || r.starts_with('.')),
             Rule::Regex(regex) => regex.is_match(name),
         })
     }
@@ -105,7 +105,12 @@ mod tests {
         check(Exact, "mlp.gate", "model.layers.0.mlp.gate", false);
         check(Exact, "re:.*self_attn.*", "model.layers.3.self_attn.o_proj", true);
         check(Exact, "re:self_attn", "model.layers.3.self_attn.o_proj", false);
-        check(Exact, r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", "model.layers.0.mlp.up_proj", true);
+        check(
+            Exact,
+            r"re:.*mlp\.(gate|up|gate_up|down)_proj.*",
+            "model.layers.0.mlp.up_proj",
+            true,
+        );
         let expert = "model.layers.1.mlp.experts.0.up_proj";
         check(Exact, r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", expert, false);
         check(Glob, "*mlp.gate", "model.layers.1.mlp.gate", true);

@@ -40,7 +40,10 @@ pub(crate) fn plan(
     }
     if absent.len() == spec.num_layers {
         if stated {
-            warnings.push("the quantization config states a KV-cache scheme, but no layer has a k_scale".into());
+            warnings.push(
+                "the quantization config states a KV-cache scheme, but no layer has a k_scale"
+                    .into(),
+            );
         }
         return None;
     }
@@ -66,9 +69,7 @@ fn read(tensor: Tensor<'_>) -> Result<f32, String> {
         return Err(format!("shape is {:?}, expected [] or [1]", tensor.shape()));
     }
     let bytes = tensor.slice();
-    let half = |element: Element| {
-        element.decode(u32::from(bytes[0]) | u32::from(bytes[1]) << 8)
-    };
+    let half = |element: Element| element.decode(u32::from(bytes[0]) | u32::from(bytes[1]) << 8);
     let scale = match tensor.dtype() {
         Dtype::F32 => f32::from_bits(bytes.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b))),
         Dtype::BF16 => half(Element::Bf16),

@@ -223,9 +223,10 @@ impl<'a> Planner<'a> {
         let name = format!("{full}.weight_shape");
         let Some(stated) = self.expect(&name, &[Dtype::I64, Dtype::I32], &[2]) else { return };
         let width = stated.num_bytes() / 2;
-        let mut sizes = stated.slice().chunks(width).map(|bytes| {
-            bytes.iter().rev().fold(0u64, |n, &byte| n << 8 | u64::from(byte))
-        });
+        let mut sizes = stated
+            .slice()
+            .chunks(width)
+            .map(|bytes| bytes.iter().rev().fold(0u64, |n, &byte| n << 8 | u64::from(byte)));
         let sizes = [sizes.next().unwrap_or(0), sizes.next().unwrap_or(0)];
         if sizes != [rows as u64, cols as u64] {
             self.problems.push(format!("{name}: says {sizes:?}, expected {shape:?}"));
@@ -238,7 +239,9 @@ impl<'a> Planner<'a> {
             return;
         }
         let (weight, global, input) = match source.scheme {
-            Scheme::Nvfp4Compressed => ("weight_packed", "weight_global_scale", "input_global_scale"),
+            Scheme::Nvfp4Compressed => {
+                ("weight_packed", "weight_global_scale", "input_global_scale")
+            }
             _ => ("weight", "weight_scale_2", "input_scale"),
         };
         source.weight = format!("{full}.{weight}");

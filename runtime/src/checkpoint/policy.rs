@@ -76,8 +76,7 @@ impl WeightPolicy {
         if name == "checkpoint" {
             return Ok(Self::checkpoint());
         }
-        let unknown =
-            || CheckpointError::Policy { name: name.to_owned(), supported: POLICY_NAMES };
+        let unknown = || CheckpointError::Policy { name: name.to_owned(), supported: POLICY_NAMES };
         let &(name, wanted, roles) =
             PRESETS.iter().find(|(preset, ..)| *preset == name).ok_or_else(unknown)?;
         let wanted = format(wanted).ok_or_else(unknown)?;

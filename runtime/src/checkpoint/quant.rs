@@ -23,7 +23,9 @@ pub enum QuantError {
     Unsupported { field: &'static str, got: String, supported: String },
     #[error("{entry:?} is not a regular expression: {why}")]
     Regex { entry: String, why: String },
-    #[error("in-dimension {in_dim} split {tensor_parallel} ways is {per_rank:?} groups of {group_size}, not whole ones; tensor-parallel sizes that work: {works:?}")]
+    #[error(
+        "in-dimension {in_dim} split {tensor_parallel} ways is {per_rank:?} groups of {group_size}, not whole ones; tensor-parallel sizes that work: {works:?}"
+    )]
     GroupFit {
         in_dim: usize,
         group_size: i64,
@@ -107,8 +109,12 @@ impl QuantConfig {
     }
 
     /// Finds and reads the quantization config; `None` if the weights are plain.
-    pub(crate) fn find(config: &Value, hf_quant: Option<&Value>) -> Result<Option<Self>, QuantError> {
-        let stated = |json: &Value| json.get("quantization_config").filter(|v| !v.is_null()).cloned();
+    pub(crate) fn find(
+        config: &Value,
+        hf_quant: Option<&Value>,
+    ) -> Result<Option<Self>, QuantError> {
+        let stated =
+            |json: &Value| json.get("quantization_config").filter(|v| !v.is_null()).cloned();
         let inner = config.get("text_config").and_then(stated);
         let beside = hf_quant.and_then(|json| json.get("quantization")).cloned().map(|mut json| {
             if let Some(map) = json.as_object_mut() {
@@ -122,7 +128,8 @@ impl QuantConfig {
         let mut quant = Self::read(&json)?;
         if shadowed {
             quant.warnings.push(
-                "text_config.quantization_config differs from the outer one, which is followed".into(),
+                "text_config.quantization_config differs from the outer one, which is followed"
+                    .into(),
             );
         }
         Ok(Some(quant))
@@ -134,7 +141,11 @@ impl QuantConfig {
             "fp8" => read_fp8(json),
             "compressed-tensors" => read_compressed(json),
             "modelopt" | "modelopt_fp4" => read_modelopt(json),
-            _ => Err(unsupported("quant_method", json.get("quant_method"), &SUPPORTED_METHODS.join(", "))),
+            _ => Err(unsupported(
+                "quant_method",
+                json.get("quant_method"),
+                &SUPPORTED_METHODS.join(", "),
+            )),
         }
     }
 }
@@ -168,7 +179,11 @@ fn read_fp8(json: &Value) -> Result<QuantConfig, QuantError> {
     }
     Ok(QuantConfig {
         groups: vec![Group { targets: None, scheme: Scheme::Fp8Block }],
-        ignore: patterns(json, &["modules_to_not_convert", "ignored_layers", "ignore"], PatternStyle::Prefix)?,
+        ignore: patterns(
+            json,
+            &["modules_to_not_convert", "ignored_layers", "ignore"],
+            PatternStyle::Prefix,
+        )?,
         kv_cache: false,
         warnings: Vec::new(),
     })
@@ -195,7 +210,9 @@ fn read_modelopt(json: &Value) -> Result<QuantConfig, QuantError> {
 fn read_compressed(json: &Value) -> Result<QuantConfig, QuantError> {
     let groups = json.get("config_groups").and_then(Value::as_object);
     let groups = groups.filter(|g| !g.is_empty());
-    let groups = groups.ok_or_else(|| unsupported("config_groups", json.get("config_groups"), "an object of groups"))?;
+    let groups = groups.ok_or_else(|| {
+        unsupported("config_groups", json.get("config_groups"), "an object of groups")
+    })?;
     let groups: Result<Vec<Group>, QuantError> = groups
         .values()
         .map(|group| {
@@ -235,7 +252,8 @@ fn read_scheme(weights: &Value, format: Option<&Value>) -> Result<Scheme, QuantE
             if let Some(order @ Value::String(_)) = weights.get("actorder") {
                 return Err(unsupported("actorder", Some(order), "null"));
             }
-            let group_size = if strategy == "channel" { -1 } else { number("group_size").unwrap_or(0) };
+            let group_size =
+                if strategy == "channel" { -1 } else { number("group_size").unwrap_or(0) };
             check_group_size(group_size)?;
             let symmetric = weights.get("symmetric").and_then(Value::as_bool).unwrap_or(true);
             Ok(Scheme::Int4 { group_size, symmetric })

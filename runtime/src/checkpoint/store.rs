@@ -114,7 +114,8 @@ impl Store {
     fn check_index(&self, index: &BTreeMap<String, String>, problems: &mut Vec<String>) {
         for (name, file) in index {
             match self.get(name) {
-                None => problems.push(format!("tensor {name:?}: the index says {file}, which has it not")),
+                None => problems
+                    .push(format!("tensor {name:?}: the index says {file}, which has it not")),
                 Some(tensor) if file_name(tensor.shard) != *file => problems.push(format!(
                     "tensor {name:?}: the index says {file}, it is in {}",
                     file_name(tensor.shard)
@@ -177,7 +178,8 @@ fn read_index(path: &Path) -> Result<Option<BTreeMap<String, String>>, Checkpoin
     let mut index = BTreeMap::new();
     for (name, file) in map {
         // A file name with a directory in it could reach outside the checkpoint.
-        let file = file.as_str().filter(|f| !f.contains(['/', '\\']) && f.ends_with(".safetensors"));
+        let file =
+            file.as_str().filter(|f| !f.contains(['/', '\\']) && f.ends_with(".safetensors"));
         let file = file.ok_or_else(|| bad(format!("tensor {name:?} maps to no file name")))?;
         index.insert(name.clone(), file.to_owned());
     }

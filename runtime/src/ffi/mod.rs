@@ -58,11 +58,7 @@ impl MappedFile {
         // is of an unmodified file: dropped pages read back as the same bytes, so no `&[u8]`
         // handed out ever sees a change.
         let _advice_may_be_ignored = unsafe {
-            self.map.unchecked_advise_range(
-                memmap2::UncheckedAdvice::DontNeed,
-                start,
-                end - start,
-            )
+            self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start)
         };
     }
 }

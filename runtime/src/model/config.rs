@@ -13,6 +13,9 @@ pub const SUPPORTED_MODEL_TYPES: &[&str] = &["deepseek_v3", "kimi_k2", "kimi_k25
 /// Epsilon of the latent norms where the config has no `latent_norm_eps`.
 pub const LATENT_NORM_EPS: f32 = 1e-6;
 
+/// Experts of all layers together, at most: a config cannot make the loader list more.
+const MAX_EXPERTS: usize = 1_000_000;
+
 /// Why a config does not describe a model that is served.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -56,11 +59,11 @@ impl<'a> Fields<'a> {
         ConfigError::Missing { field: format!("{}{key}", self.path) }
     }
 
-    /// A count that may be zero and is at most 2^32.
+    /// A count that may be zero and is at most 2^24, so that products of two fit comfortably.
     pub(crate) fn opt_count(&self, key: &str) -> Result<Option<usize>> {
         let Some(value) = self.opt(key) else { return Ok(None) };
-        let count = value.as_u64().filter(|&n| n <= 1 << 32).and_then(|n| usize::try_from(n).ok());
-        count.map(Some).ok_or_else(|| self.wrong(key, "an integer of 0..=2^32"))
+        let count = value.as_u64().filter(|&n| n <= 1 << 24).and_then(|n| usize::try_from(n).ok());
+        count.map(Some).ok_or_else(|| self.wrong(key, "an integer of 0..=2^24"))
     }
 
     /// A count above zero.
@@ -112,7 +115,10 @@ fn to_f32(x: f64) -> f32 {
 ///
 /// # Errors
 /// Not an object, or a model type that is not in `supported`.
-pub(crate) fn text_config<'a>(json: &'a Value, supported: &'static [&'static str]) -> Result<&'a Value> {
+pub(crate) fn text_config<'a>(
+    json: &'a Value,
+    supported: &'static [&'static str],
+) -> Result<&'a Value> {
     let model_type = |json: &'a Value| -> Result<&'a str> {
         let top = Fields::new(json, "")?;
         let got = top.opt_str("model_type")?.ok_or_else(|| top.missing("model_type"))?;
@@ -199,6 +205,10 @@ impl ModelSpec {
             Err(ConfigError::Value { field: field.to_owned(), got: got.to_string(), want })
         };
         let moe = &self.moe;
+        if self.num_layers * moe.n_routed_experts > MAX_EXPERTS {
+            let want = format!("at most {MAX_EXPERTS} experts over all layers");
+            return bad("n_routed_experts", moe.n_routed_experts, want);
+        }
         if moe.num_experts_per_tok > moe.n_routed_experts {
             let want = format!("at most n_routed_experts {}", moe.n_routed_experts);
             return bad("num_experts_per_tok", moe.num_experts_per_tok, want);
@@ -220,7 +230,11 @@ impl ModelSpec {
             return bad("first_k_dense_replace", self.first_k_dense_replace, want);
         }
         if !self.attention.qk_rope_head_dim.is_multiple_of(2) {
-            return bad("qk_rope_head_dim", self.attention.qk_rope_head_dim, "an even number".into());
+            return bad(
+                "qk_rope_head_dim",
+                self.attention.qk_rope_head_dim,
+                "an even number".into(),
+            );
         }
         Ok(self)
     }
@@ -289,9 +303,7 @@ fn read_moe(f: &Fields<'_>) -> Result<MoeSpec> {
         moe_intermediate_size: f.size("moe_intermediate_size")?,
         n_group: f.size("n_group")?,
         topk_group: f.size("topk_group")?,
-        norm_topk_prob: f
-            .opt_bool("norm_topk_prob")?
-            .ok_or_else(|| f.missing("norm_topk_prob"))?,
+        norm_topk_prob: f.opt_bool("norm_topk_prob")?.ok_or_else(|| f.missing("norm_topk_prob"))?,
         routed_scaling_factor: to_f32(f.positive("routed_scaling_factor")?),
     })
 }

@@ -4,7 +4,7 @@ mod config;
 mod spec;
 mod weights;
 
-pub(crate) use config::{Fields, text_config};
 pub use config::{ConfigError, LATENT_NORM_EPS, SUPPORTED_MODEL_TYPES};
+pub(crate) use config::{Fields, text_config};
 pub use spec::{MlaSpec, ModelSpec, MoeSpec, RopeSpec, YarnSpec};
 pub use weights::{GatedMlp, LayerWeights, MlaWeights, Mlp, ModelWeights, QueryWeights};
