@@ -12,6 +12,7 @@ mod error;
 mod fingerprint;
 mod ignore;
 mod kv_scales;
+mod layout;
 mod load;
 mod params;
 mod plan;
@@ -20,12 +21,14 @@ mod quant;
 mod read;
 mod shard;
 mod store;
+mod write;
 
 pub use error::CheckpointError;
 pub use ignore::{Pattern, PatternStyle};
 pub use policy::{POLICY_NAMES, ROLES, Role, WeightPolicy};
 pub use quant::{QuantError, SUPPORTED_METHODS, check_group_fit};
 pub use shard::ShardError;
+pub use write::{Output, quantize_to};
 
 use crate::model::{ModelSpec, ModelWeights};
 use plan::Plan;
@@ -192,16 +195,15 @@ pub fn load(
     Checkpoint::open(dir)?.load(policy, progress)
 }
 
-/// Writes the checkpoint in `dir` to `out_dir`, quantized by `policy`, for others to load.
+/// [`Checkpoint::open`] and [`quantize_to`], in shards of the usual size.
 ///
 /// # Errors
-/// As [`load`]; also an `out_dir` that exists.
+/// As theirs.
 pub fn quantize(
     dir: &Path,
     policy: &WeightPolicy,
     out_dir: &Path,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<LoadReport, CheckpointError> {
-    let _ = out_dir;
-    Ok(load(dir, policy, progress)?.report)
+    quantize_to(&Checkpoint::open(dir)?, policy, &Output::new(out_dir), progress)
 }
