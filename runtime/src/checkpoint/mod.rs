@@ -11,6 +11,7 @@
 mod error;
 mod fingerprint;
 mod ignore;
+mod inspect;
 mod kv_scales;
 mod layout;
 mod load;
@@ -25,6 +26,7 @@ mod write;
 
 pub use error::CheckpointError;
 pub use ignore::{Pattern, PatternStyle};
+pub use inspect::{Inspection, KvUse, Part, inspect};
 pub use policy::{POLICY_NAMES, ROLES, Role, WeightPolicy};
 pub use quant::{QuantError, SUPPORTED_METHODS, check_group_fit};
 pub use shard::ShardError;

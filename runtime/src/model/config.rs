@@ -145,7 +145,12 @@ impl ModelSpec {
     /// # Errors
     /// Anything the config asks for that is not served, by field, value and what would do.
     pub fn from_config(json: &Value) -> Result<Self> {
-        let text = text_config(json, SUPPORTED_MODEL_TYPES)?;
+        Self::describe(json, SUPPORTED_MODEL_TYPES)
+    }
+
+    /// As [`ModelSpec::from_config`], for tools that describe more model types than are served.
+    pub(crate) fn describe(json: &Value, supported: &'static [&'static str]) -> Result<Self> {
+        let text = text_config(json, supported)?;
         let f = Fields::new(text, if std::ptr::eq(text, json) { "" } else { "text_config." })?;
         let top = Fields::new(json, "")?;
         check_architecture(&f)?;
