@@ -125,7 +125,8 @@ pub fn inspect(path: &Path, memory_bytes: Option<u64>) -> Result<Inspection, Che
         notes.extend(left_out(&config, &spec));
     }
     if let Some(indexer) = &indexer {
-        tally.put("indexer", "bf16", indexer.parameters(&spec) * 2, 0, indexer.parameters(&spec));
+        let count = indexer.parameters(&spec);
+        tally.put("indexer", "bf16", [2 * count, 0, count]);
     }
     Ok(Inspection {
         model_type: spec.model_type.clone(),
@@ -259,14 +260,8 @@ const fn kind(role: Role) -> &'static str {
 }
 
 impl Tally {
-    fn put(
-        &mut self,
-        name: &'static str,
-        format: &'static str,
-        code_bytes: u64,
-        scale_bytes: u64,
-        parameters: u64,
-    ) {
+    /// Adds to the part of that kind and format.
+    fn put(&mut self, name: &'static str, format: &'static str, [codes, scales, count]: [u64; 3]) {
         let order = KINDS.iter().position(|kind| *kind == name).unwrap_or(KINDS.len());
         let part = self.0.entry((order, format)).or_insert_with(|| Part {
             name,
@@ -275,9 +270,9 @@ impl Tally {
             code_bytes: 0,
             scale_bytes: 0,
         });
-        part.code_bytes += code_bytes;
-        part.scale_bytes += scale_bytes;
-        part.parameters += parameters;
+        part.code_bytes += codes;
+        part.scale_bytes += scales;
+        part.parameters += count;
     }
 
     fn add(&mut self, params: &[Param], format_of: impl Fn(&str, Role) -> &'static Format) {
@@ -285,14 +280,15 @@ impl Tally {
             match param {
                 Param::Vector { len, .. } => {
                     // Held in f32 whatever they are stored in.
-                    self.put("norms and biases", "f32", 4 * *len as u64, 0, *len as u64);
+                    let len = *len as u64;
+                    self.put("norms and biases", "f32", [4 * len, 0, len]);
                 }
                 Param::Matrix { module, role, rows, cols } => {
                     let format = format_of(module, *role);
                     let codes = rows.saturating_mul(format.row_bytes(*cols)) as u64;
                     let scales = format.num_bytes(*rows, *cols) as u64 - codes;
                     let count = rows.saturating_mul(*cols) as u64;
-                    self.put(kind(*role), format.name, codes, scales, count);
+                    self.put(kind(*role), format.name, [codes, scales, count]);
                 }
             }
         }

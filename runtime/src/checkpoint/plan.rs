@@ -75,6 +75,9 @@ pub(crate) fn plan(
     if let Some(quant) = quant {
         warnings.extend(unmatched_entries(quant, &params, prefix));
     }
+    if spec.tie_word_embeddings {
+        p.tied_output();
+    }
     let ignored = p.rest(spec, wrapped);
     if !p.problems.is_empty() {
         return Err(CheckpointError::Problems { problems: p.problems });
@@ -257,6 +260,18 @@ impl<'a> Planner<'a> {
         let input = format!("{full}.{input}");
         if self.store.get(&input).is_some() {
             self.scalar(&input);
+        }
+    }
+
+    /// An output projection beside a tied embedding has to be the embedding.
+    fn tied_output(&mut self) {
+        let of = |name: &str| self.store.get(&format!("{}{name}", self.prefix));
+        let (head, embed) = (of("lm_head.weight"), of("model.embed_tokens.weight"));
+        if let (Some(head), Some(embed)) = (head, embed)
+            && (head.dtype() != embed.dtype() || head.slice() != embed.slice())
+        {
+            let why = "differs from embed_tokens, to which tie_word_embeddings ties it";
+            self.problems.push(format!("{}: {why}", head.name()));
         }
     }
 

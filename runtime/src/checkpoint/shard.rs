@@ -101,7 +101,7 @@ pub(crate) fn parse(file: &[u8]) -> Result<Vec<TensorInfo>, ShardError> {
     let header = usize::try_from(header_bytes).ok().and_then(|n| rest.get(..n));
     let header = header.ok_or(ShardError::Short { needed: 8 + header_bytes, found })?;
     let mut raw = parse_header(header)?;
-    raw.sort_by(|(_, a), (_, b)| a.data_offsets.cmp(&b.data_offsets));
+    raw.sort_by_key(|(_, raw)| raw.data_offsets);
     let data = 8 + header_bytes;
     let mut end = 0;
     let mut tensors = Vec::with_capacity(raw.len());
