@@ -52,9 +52,9 @@ impl Tensor {
         let data = (0..shape.iter().product())
             .flat_map(|_| {
                 // Sign, an exponent of 2^-4..2^-1, seven bits of mantissa.
-                let bits = random.next();
-                let exponent = 123 + (bits >> 8 & 3);
-                (((bits & 1) << 15 | exponent << 7 | bits >> 1 & 127) as u16).to_le_bytes()
+                let [low, high, ..] = random.next().to_le_bytes();
+                let exponent = 123 + u16::from(high & 3);
+                (u16::from(low & 1) << 15 | exponent << 7 | u16::from(low >> 1)).to_le_bytes()
             })
             .collect();
         Self { dtype: "BF16", shape: shape.to_vec(), data }
