@@ -9,5 +9,5 @@ pub const FORMAT: Format = Format {
     scale_tile: None,
     zero_point: false,
     tensor_scale: false,
-    tol: Tol { element: 0.00391, tensor: 0.002 },
+    tol: Tol { element: 0.00391, tensor: 0.00175 },
 };

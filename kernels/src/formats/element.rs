@@ -98,8 +98,8 @@ impl Layout {
             let rounded = bits + (1 << (shift - 1)) - 1 + (bits >> shift & 1);
             (rounded >> shift) - ((127 - self.bias()) << self.man_bits)
         } else {
-            // 2^52 times the quantum: adding it rounds half to even at the quantum, because that
-            // is where the f64's last bit is; its low bits then count quanta.
+            // In units of the quantum, plus 2^52: an f64 that large has its last bit at 1, so the
+            // addition rounds half to even to whole quanta and leaves their count in the low bits.
             let scale = u64::from(1023 + self.bias() + self.man_bits - 1);
             let quanta = f64::from(f32::from_bits(bits)) * f64::from_bits(scale << 52)
                 + f64::from_bits(0x4330 << 48);
@@ -197,24 +197,6 @@ impl Element {
             Self::F8E5M2 => E5M2.encode(value),
             Self::F4E2M1 => E2M1.encode(value),
             Self::I4 => int_code(value.round_ties_even().clamp(-8.0, 7.0)),
-        }
-    }
-
-    /// Values of all codes of an eight-bit element.
-    pub(super) fn table8(self) -> Option<&'static [f32; 256]> {
-        match self {
-            Self::F8E4M3 => Some(&E4M3_VALUES),
-            Self::F8E5M2 => Some(&E5M2_VALUES),
-            _ => None,
-        }
-    }
-
-    /// Values of all codes of a four-bit element.
-    pub(super) fn table4(self) -> Option<&'static [f32; 16]> {
-        match self {
-            Self::F4E2M1 => Some(&E2M1_VALUES),
-            Self::I4 => Some(&I4_VALUES),
-            _ => None,
         }
     }
 }

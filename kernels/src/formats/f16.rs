@@ -9,5 +9,5 @@ pub const FORMAT: Format = Format {
     scale_tile: None,
     zero_point: false,
     tensor_scale: false,
-    tol: Tol { element: 0.00049, tensor: 0.00025 },
+    tol: Tol { element: 0.00049, tensor: 0.00022 },
 };

@@ -17,5 +17,5 @@ pub const FORMAT: Format = Format {
     }),
     zero_point: false,
     tensor_scale: false,
-    tol: Tol { element: 0.036, tensor: 0.03 },
+    tol: Tol { element: 0.036, tensor: 0.028 },
 };

@@ -19,5 +19,5 @@ pub const FORMAT: Format = Format {
     }),
     zero_point: false,
     tensor_scale: false,
-    tol: Tol { element: 0.037, tensor: 0.03 },
+    tol: Tol { element: 0.0365, tensor: 0.028 },
 };

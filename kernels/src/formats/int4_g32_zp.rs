@@ -16,5 +16,5 @@ pub const FORMAT: Format = Format {
     }),
     zero_point: true,
     tensor_scale: false,
-    tol: Tol { element: 0.072, tensor: 0.12 },
+    tol: Tol { element: 0.0711, tensor: 0.086 },
 };

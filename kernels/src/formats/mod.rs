@@ -22,19 +22,21 @@ mod kv;
 mod matrix;
 pub mod mxfp4;
 pub mod nvfp4;
+pub mod packing;
 mod quantize;
+mod rule;
 mod scale;
 
 pub use element::Element;
 pub use kv::{KV_FORMATS, KvFormat, kv_format};
 pub use matrix::{MatrixError, PLAUSIBLE_MAX_ABS, PackedMatrix, Parts};
-pub use scale::{ScaleTile, ScaleType, WHOLE};
+pub use scale::{ScaleTile, ScaleType, TensorScaleKind, WHOLE};
 
-/// Tolerances of a quantized weight, measured by `kernels/tests/formats_tolerance.rs`.
+/// Tolerances of a quantized weight, measured by `kernels/tests/formats/tolerance.rs`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tol {
     /// Largest error of an element, as a share of the largest magnitude in its scale tile (of its
-    /// own magnitude where there are no scales).
+    /// own magnitude where there are no scales, subnormals aside).
     pub element: f32,
     /// Largest relative Frobenius error of a weight of standard normal values.
     pub tensor: f32,

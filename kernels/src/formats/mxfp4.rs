@@ -18,5 +18,5 @@ pub const FORMAT: Format = Format {
     }),
     zero_point: false,
     tensor_scale: false,
-    tol: Tol { element: 0.25, tensor: 0.13 },
+    tol: Tol { element: 0.25, tensor: 0.121 },
 };

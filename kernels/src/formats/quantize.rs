@@ -1,7 +1,7 @@
 //! The quantizer: values to codes, scales and zero points, in blocks of rows.
 //!
-//! Rounds as compressed-tensors and modelopt do: the scale is rounded to its stored precision
-//! first, and codes are made with the rounded scale.
+//! Rounds as compressed-tensors and modelopt do: codes are made with the scale as rounded to its
+//! stored precision, zero points with the scale before that.
 
 use super::{Element, Format, MatrixError, PackedMatrix, ScaleTile, WHOLE};
 use bytes::Bytes;
@@ -163,7 +163,7 @@ impl Job {
         };
         if format.tensor_scale {
             // The largest tile scale lands on the largest scale its type can hold.
-            let amax = amax()? / (tile.divisor * Element::F8E4M3.max());
+            let amax = amax()? / (tile.divisor * tile.scale.max());
             if amax > 0.0 {
                 job.tensor_scale = amax;
             }
@@ -213,13 +213,13 @@ impl Job {
     /// Picks and stores scale and zero point of a tile with values in `min..=max` (0 included).
     fn pick(&self, tile: &ScaleTile, min: f32, max: f32, parts: &mut TileParts) -> Step {
         let extent = if self.format.zero_point { max - min } else { max.max(-min) };
-        let scale = extent / tile.divisor / self.tensor_scale;
-        let scale = tile.precision.decode(tile.precision.encode(scale));
+        let exact = extent / tile.divisor / self.tensor_scale;
+        let scale = tile.precision.decode(tile.precision.encode(exact));
         tile.scale.push(scale, &mut parts.scales);
         let mut step = Step { scale: scale * self.tensor_scale, zero: 0.0 };
         if self.format.zero_point {
-            if step.scale > 0.0 {
-                step.zero = (-8.0 - min / step.scale).clamp(-8.0, 7.0).round_ties_even();
+            if exact > 0.0 {
+                step.zero = (-8.0 - min / exact).clamp(-8.0, 7.0).round_ties_even();
             }
             parts.zero_points.push(byte(Element::I4.encode(step.zero)));
         }

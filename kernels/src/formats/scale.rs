@@ -17,6 +17,27 @@ pub enum ScaleType {
     Ue8m0,
 }
 
+/// Which way a checkpoint format states the scale of a whole tensor. Fixed by the format, never
+/// guessed from the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TensorScaleKind {
+    /// `real = code * scale * stored`: modelopt's `weight_scale_2`.
+    Multiplier,
+    /// `real = code * scale / stored`: compressed-tensors' `weight_global_scale`.
+    Divisor,
+}
+
+impl TensorScaleKind {
+    /// The multiplier that a [`super::PackedMatrix`] wants. Nonsense in is nonsense out (zero gives
+    /// infinity), which [`super::PackedMatrix::new`] refuses.
+    pub fn multiplier(self, stored: f32) -> f32 {
+        match self {
+            Self::Multiplier => stored,
+            Self::Divisor => stored.recip(),
+        }
+    }
+}
+
 /// "All of them", as an extent of a [`ScaleTile`].
 pub const WHOLE: usize = usize::MAX;
 
@@ -54,6 +75,11 @@ impl ScaleType {
             Self::Bf16 | Self::F16 => 2,
             Self::E4M3 | Self::Ue8m0 => 1,
         }
+    }
+
+    /// Largest finite scale.
+    pub fn max(self) -> f32 {
+        self.element().map_or(self.decode(254), Element::max)
     }
 
     /// The value a stored scale stands for.
