@@ -1,5 +1,7 @@
 //! Golden checkpoints load, quantize and describe themselves as outside references say.
 
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
 use safetensors::SafeTensors;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! What `inspect` says of real configs agrees with the arithmetic of the model cards.
 
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
 use std::path::{Path, PathBuf};
 use tessera_runtime::checkpoint::{Inspection, inspect};
 

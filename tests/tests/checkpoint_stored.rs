@@ -1,5 +1,7 @@
 //! Stored forms beyond the golden checkpoints: other quantizers' names, wrappers, ties.
 
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
 use serde_json::json;
 use std::path::Path;
 use tessera_kernels::formats::PackedMatrix;

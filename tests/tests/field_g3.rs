@@ -2,6 +2,8 @@
 //!
 //! Each negative case is followed by a good load, which has to succeed.
 
+#![expect(clippy::unwrap_used, reason = "a test panics where it fails")]
+
 use serde_json::{Value, json};
 use std::error::Error;
 use std::fmt::Write as _;
