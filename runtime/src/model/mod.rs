@@ -1,5 +1,6 @@
 //! Models as data: what a checkpoint's config says, its weights, and the forward pass they make.
 
+mod config;
 mod forward;
 mod layers;
 mod pages;
@@ -7,6 +8,8 @@ mod spec;
 mod weights;
 mod workspace;
 
+pub use config::{ConfigError, LATENT_NORM_EPS, SUPPORTED_MODEL_TYPES};
+pub(crate) use config::{Fields, text_config};
 pub use forward::{Forward, Sampled, SeqInput, SeqOutput, StepLimits};
 pub use layers::Attention;
 pub use pages::ConvertedPage;

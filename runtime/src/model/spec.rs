@@ -36,7 +36,9 @@ pub struct MlaSpec {
     pub v_head_dim: usize,
     /// `(nope + rope)^-0.5`, times YaRN's squared `mscale_all_dim` factor.
     pub softmax_scale: f32,
-    /// Epsilon of the norms on the two latents (references disagree; see the spec's tests).
+    /// Epsilon of the norms on the two latents. The reference implementation builds them with 1e-6
+    /// whatever `rms_norm_eps` says, so that is the value here; a config that states
+    /// `latent_norm_eps` (a key of ours) overrides it.
     pub latent_norm_eps: f32,
 }
 
