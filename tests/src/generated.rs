@@ -85,7 +85,11 @@ impl Maker<'_> {
                 q_a_layernorm: vec![1.0; q_rank],
                 q_b_proj: self.matrix(rest, attn.num_heads * qk, q_rank),
             },
-            kv_a_proj_with_mqa: self.matrix(rest, attn.kv_lora_rank + attn.qk_rope_head_dim, hidden),
+            kv_a_proj_with_mqa: self.matrix(
+                rest,
+                attn.kv_lora_rank + attn.qk_rope_head_dim,
+                hidden,
+            ),
             kv_a_layernorm: vec![1.0; attn.kv_lora_rank],
             kv_b_proj: self.matrix(rest, kv_b_rows, attn.kv_lora_rank),
             o_proj: self.matrix(rest, hidden, attn.num_heads * attn.v_head_dim),

@@ -105,7 +105,11 @@ impl PoolConfig {
     ///
     /// # Errors
     /// [`StartError::KvMemory`] if the memory holds no page, [`StartError::Setting`] on a zero.
-    pub fn cache_spec(&self, pool: &'static str, spec: &ModelSpec) -> Result<CacheSpec, StartError> {
+    pub fn cache_spec(
+        &self,
+        pool: &'static str,
+        spec: &ModelSpec,
+    ) -> Result<CacheSpec, StartError> {
         let settings = [
             ("page_size", self.page_size),
             ("max_seqs", self.max_seqs),

@@ -1,5 +1,7 @@
 //! What a model is, read from `config.json`; nothing here is a default that a config could state.
 
+use tessera_kernels::ops::rope::{RopeParameters, YarnParameters};
+
 /// A decoder of multi-head latent attention and mixture-of-experts layers.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the names of config.json")]
@@ -49,6 +51,21 @@ pub struct RopeSpec {
     pub theta: f64,
     pub interleaved: bool,
     pub scaling: Option<YarnSpec>,
+}
+
+impl RopeSpec {
+    /// What the frequencies of `dim` rotating elements are computed from.
+    pub fn parameters(&self, dim: usize) -> RopeParameters {
+        let yarn = self.scaling.as_ref().map(|yarn| YarnParameters {
+            factor: yarn.factor,
+            original_max_position_embeddings: yarn.original_max_position_embeddings,
+            beta_fast: yarn.beta_fast,
+            beta_slow: yarn.beta_slow,
+            mscale: yarn.mscale,
+            mscale_all_dim: yarn.mscale_all_dim,
+        });
+        RopeParameters { dim, theta: self.theta, yarn }
+    }
 }
 
 /// YaRN context extension.
