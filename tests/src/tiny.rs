@@ -108,7 +108,11 @@ pub fn safetensors<'a>(tensors: impl Iterator<Item = (&'a String, &'a Tensor)>) 
     for (name, tensor) in tensors {
         let start = data.len();
         data.extend_from_slice(&tensor.data);
-        let entry = json!({"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": [start, data.len()]});
+        let entry = json!({
+            "dtype": tensor.dtype,
+            "shape": tensor.shape,
+            "data_offsets": [start, data.len()],
+        });
         header.insert(name.clone(), entry);
     }
     file(&Value::Object(header).to_string(), &data)
@@ -136,12 +140,14 @@ impl Tiny {
     fn sized(layers: usize, size: Size) -> Self {
         let config = json!({
             "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3",
-            "vocab_size": 32, "hidden_size": size.hidden, "hidden_act": "silu", "num_hidden_layers": layers,
+            "vocab_size": 32, "hidden_size": size.hidden, "hidden_act": "silu",
+            "num_hidden_layers": layers,
             "max_position_embeddings": 128, "attention_bias": false, "tie_word_embeddings": false,
             "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "bfloat16",
             "num_attention_heads": 2, "num_key_value_heads": 2, "q_lora_rank": 32,
             "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16,
-            "intermediate_size": 96, "moe_intermediate_size": size.moe_inner, "n_routed_experts": size.experts,
+            "intermediate_size": 96, "moe_intermediate_size": size.moe_inner,
+            "n_routed_experts": size.experts,
             "n_shared_experts": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
             "norm_topk_prob": true, "n_group": 1, "topk_group": 1, "routed_scaling_factor": 2.5,
             "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "num_nextn_predict_layers": 0,
