@@ -91,6 +91,15 @@ pub struct Tiny {
     pub config: Value,
     /// By name.
     pub tensors: BTreeMap<String, Tensor>,
+    size: Size,
+}
+
+/// Sizes that tests vary.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    hidden: usize,
+    moe_inner: usize,
+    experts: usize,
 }
 
 /// Bytes of a safetensors file.
@@ -99,7 +108,11 @@ pub fn safetensors<'a>(tensors: impl Iterator<Item = (&'a String, &'a Tensor)>) 
     for (name, tensor) in tensors {
         let start = data.len();
         data.extend_from_slice(&tensor.data);
-        let entry = json!({"dtype": tensor.dtype, "shape": tensor.shape, "data_offsets": [start, data.len()]});
+        let entry = json!({
+            "dtype": tensor.dtype,
+            "shape": tensor.shape,
+            "data_offsets": [start, data.len()],
+        });
         header.insert(name.clone(), entry);
     }
     file(&Value::Object(header).to_string(), &data)
@@ -116,23 +129,34 @@ pub fn file(header: &str, data: &[u8]) -> Vec<u8> {
 impl Tiny {
     /// A bf16 model of `layers` layers, the first of them dense.
     pub fn dense(layers: usize) -> Self {
+        Self::sized(layers, Size { hidden: 64, moe_inner: 32, experts: 4 })
+    }
+
+    /// A bf16 model of two layers with 200 MB of routed experts, to measure loading on.
+    pub fn large() -> Self {
+        Self::sized(2, Size { hidden: 1024, moe_inner: 512, experts: 64 })
+    }
+
+    fn sized(layers: usize, size: Size) -> Self {
         let config = json!({
             "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3",
-            "vocab_size": 32, "hidden_size": 64, "hidden_act": "silu", "num_hidden_layers": layers,
+            "vocab_size": 32, "hidden_size": size.hidden, "hidden_act": "silu",
+            "num_hidden_layers": layers,
             "max_position_embeddings": 128, "attention_bias": false, "tie_word_embeddings": false,
             "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "bfloat16",
             "num_attention_heads": 2, "num_key_value_heads": 2, "q_lora_rank": 32,
             "kv_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16,
-            "intermediate_size": 96, "moe_intermediate_size": 32, "n_routed_experts": 4,
+            "intermediate_size": 96, "moe_intermediate_size": size.moe_inner,
+            "n_routed_experts": size.experts,
             "n_shared_experts": 1, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
             "norm_topk_prob": true, "n_group": 1, "topk_group": 1, "routed_scaling_factor": 2.5,
             "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "num_nextn_predict_layers": 0,
             "scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1,
         });
-        let mut tiny = Self { config, tensors: BTreeMap::new() };
-        tiny.bf16("model.embed_tokens.weight", &[32, 64]);
-        tiny.bf16("lm_head.weight", &[32, 64]);
-        tiny.bf16("model.norm.weight", &[64]);
+        let mut tiny = Self { config, tensors: BTreeMap::new(), size };
+        tiny.bf16("model.embed_tokens.weight", &[32, size.hidden]);
+        tiny.bf16("lm_head.weight", &[32, size.hidden]);
+        tiny.bf16("model.norm.weight", &[size.hidden]);
         for layer in 0..layers {
             tiny.layer(&format!("model.layers.{layer}"), layer > 0);
         }
@@ -140,17 +164,18 @@ impl Tiny {
     }
 
     fn layer(&mut self, name: &str, moe: bool) {
+        let Size { hidden, moe_inner, experts } = self.size;
         for norm in ["input_layernorm", "post_attention_layernorm"] {
-            self.bf16(&format!("{name}.{norm}.weight"), &[64]);
+            self.bf16(&format!("{name}.{norm}.weight"), &[hidden]);
         }
         let attention: [(&str, &[usize]); 7] = [
-            ("q_a_proj", &[32, 64]),
+            ("q_a_proj", &[32, hidden]),
             ("q_a_layernorm", &[32]),
             ("q_b_proj", &[48, 32]),
-            ("kv_a_proj_with_mqa", &[40, 64]),
+            ("kv_a_proj_with_mqa", &[40, hidden]),
             ("kv_a_layernorm", &[32]),
             ("kv_b_proj", &[64, 32]),
-            ("o_proj", &[64, 32]),
+            ("o_proj", &[hidden, 32]),
         ];
         for (part, shape) in attention {
             self.bf16(&format!("{name}.self_attn.{part}.weight"), shape);
@@ -159,19 +184,21 @@ impl Tiny {
             self.mlp(&format!("{name}.mlp"), 96);
             return;
         }
-        self.bf16(&format!("{name}.mlp.gate.weight"), &[4, 64]);
-        let bias = Tensor::f32(&[0.1, -0.1, 0.2, 0.0], &[4]);
+        self.bf16(&format!("{name}.mlp.gate.weight"), &[experts, hidden]);
+        let bias: Vec<f32> = (0..experts).map(|e| [0.1, -0.1, 0.2, 0.0][e % 4]).collect();
+        let bias = Tensor::f32(&bias, &[experts]);
         self.tensors.insert(format!("{name}.mlp.gate.e_score_correction_bias"), bias);
-        self.mlp(&format!("{name}.mlp.shared_experts"), 32);
-        for expert in 0..4 {
-            self.mlp(&format!("{name}.mlp.experts.{expert}"), 32);
+        self.mlp(&format!("{name}.mlp.shared_experts"), moe_inner);
+        for expert in 0..experts {
+            self.mlp(&format!("{name}.mlp.experts.{expert}"), moe_inner);
         }
     }
 
     fn mlp(&mut self, name: &str, inner: usize) {
-        self.bf16(&format!("{name}.gate_proj.weight"), &[inner, 64]);
-        self.bf16(&format!("{name}.up_proj.weight"), &[inner, 64]);
-        self.bf16(&format!("{name}.down_proj.weight"), &[64, inner]);
+        let hidden = self.size.hidden;
+        self.bf16(&format!("{name}.gate_proj.weight"), &[inner, hidden]);
+        self.bf16(&format!("{name}.up_proj.weight"), &[inner, hidden]);
+        self.bf16(&format!("{name}.down_proj.weight"), &[hidden, inner]);
     }
 
     fn bf16(&mut self, name: &str, shape: &[usize]) {

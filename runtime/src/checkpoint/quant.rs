@@ -24,7 +24,8 @@ pub enum QuantError {
     #[error("{entry:?} is not a regular expression: {why}")]
     Regex { entry: String, why: String },
     #[error(
-        "in-dimension {in_dim} split {tensor_parallel} ways is {per_rank:?} groups of {group_size}, not whole ones; tensor-parallel sizes that work: {works:?}"
+        "in-dimension {in_dim} split {tensor_parallel} ways is {per_rank} groups of {group_size}, \
+         not whole ones; tensor-parallel sizes that work: {works:?}"
     )]
     GroupFit {
         in_dim: usize,

@@ -191,10 +191,10 @@ impl Writer<'_> {
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), CheckpointError> {
         let mut shards: Vec<Vec<Unit>> = Vec::new();
-        let mut bytes = u64::MAX;
+        let mut bytes = 0;
         for unit in units {
             let more: u64 = unit.tensors.iter().map(OutTensor::num_bytes).sum();
-            if bytes.saturating_add(more) > shard_bytes {
+            if shards.is_empty() || bytes + more > shard_bytes {
                 shards.push(Vec::new());
                 bytes = 0;
             }
