@@ -1,4 +1,6 @@
 //! Field cases about single ops, on the CPU device and on the references.
+#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+#![expect(clippy::cast_possible_truncation, reason = "sizes here are small constants")]
 
 use std::sync::Arc;
 use tessera_kernels::formats::{PackedMatrix, format, kv_format};
