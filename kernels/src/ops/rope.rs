@@ -198,7 +198,7 @@ mod tests {
             (31, 4.382_207e-7),
         ];
         check(50000.0, yarn(64.0, 32.0), &want);
-        check(10000.0, yarn(40.0, 32.0), &[(12, 0.026_879_361), (19, 0.001_370_513_5)]);
+        check(10000.0, yarn(40.0, 32.0), &[(12, 0.026_879_36), (19, 0.001_370_513_5)]);
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
             YarnParameters { mscale, mscale_all_dim, ..yarn(40.0, 32.0) }.magnitude()
         };
         assert_eq!(magnitude(1.0, 1.0), 1.0);
-        assert!((magnitude(0.0, 0.0) - 1.368_887_945_411_393_6).abs() < 1e-12);
+        assert!((magnitude(0.0, 0.0) - 1.368_887_945_4).abs() < 1e-9);
         assert!((magnitude(1.0, 0.5) - 1.368_887_945_4 / 1.184_443_972_7).abs() < 1e-9);
     }
 
