@@ -15,6 +15,42 @@ pub struct ModelWeights {
     pub lm_head: PackedMatrix,
 }
 
+impl ModelWeights {
+    /// Bytes of all matrices and vectors.
+    pub fn num_bytes(&self) -> usize {
+        let layers = self.layers.iter().map(LayerWeights::num_bytes).sum::<usize>();
+        let ends = self.embed_tokens.num_bytes() + self.lm_head.num_bytes();
+        ends + layers + size_of_val(self.norm.as_slice())
+    }
+}
+
+impl LayerWeights {
+    fn num_bytes(&self) -> usize {
+        let vectors = [&self.input_layernorm, &self.post_attention_layernorm];
+        let attention = &self.attention;
+        let query = match &attention.query {
+            QueryWeights::Direct { q_proj } => q_proj.num_bytes(),
+            QueryWeights::Latent { q_a_proj, q_a_layernorm, q_b_proj } => {
+                q_a_proj.num_bytes() + size_of_val(q_a_layernorm.as_slice()) + q_b_proj.num_bytes()
+            }
+        };
+        let matrices = [&attention.kv_a_proj_with_mqa, &attention.kv_b_proj, &attention.o_proj];
+        let mlp = match &self.mlp {
+            Mlp::Dense(dense) => dense.num_bytes(),
+            Mlp::Moe { gate, e_score_correction_bias, experts, shared } => {
+                gate.num_bytes()
+                    + size_of_val(e_score_correction_bias.as_slice())
+                    + experts.iter().chain(shared).map(GatedMlp::num_bytes).sum::<usize>()
+            }
+        };
+        vectors.iter().map(|v| size_of_val(v.as_slice())).sum::<usize>()
+            + size_of_val(attention.kv_a_layernorm.as_slice())
+            + matrices.iter().map(|matrix| matrix.num_bytes()).sum::<usize>()
+            + query
+            + mlp
+    }
+}
+
 /// One decoder layer.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the names of the checkpoint")]
@@ -77,4 +113,10 @@ pub struct GatedMlp {
     pub up_proj: PackedMatrix,
     /// `[hidden_size, intermediate]`.
     pub down_proj: PackedMatrix,
+}
+
+impl GatedMlp {
+    fn num_bytes(&self) -> usize {
+        self.gate_proj.num_bytes() + self.up_proj.num_bytes() + self.down_proj.num_bytes()
+    }
 }
