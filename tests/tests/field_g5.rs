@@ -45,7 +45,7 @@ fn leased(sender: &mut Sender, receiver: &mut Receiver, request: u64) -> LeaseId
     let message = sender.offer(offer(request));
     let lease = message.lease;
     assert!(matches!(receiver.on_message(message)[..], [ReceiverAction::Offered(_)]));
-    let message = receiver.granted(lease, 2).unwrap();
+    let message = receiver.granted(lease, 2).expect("the offer stands");
     let actions = sender.on_message(message);
     assert!(matches!(actions[..], [SenderAction::SendPages { num_pages: 2, .. }]));
     lease
