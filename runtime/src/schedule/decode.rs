@@ -334,3 +334,58 @@ fn never_fits(offer: &Offer, size: PoolSize, (needed, now): (usize, PageCounts))
         pool_pages: size.num_pages as usize - now.quarantined,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::NoopTracker;
+
+    fn offer(request: u64) -> DecodeEvent {
+        let lease = LeaseId { transfer: request, generation: 1 };
+        let request = RequestId(request);
+        DecodeEvent::Offer(Offer { request, prompt_tokens: 3, max_tokens: 8, lease })
+    }
+
+    #[test]
+    fn the_youngest_makes_room_and_the_oldest_finishes() {
+        let pool = PoolSize { num_pages: 4, page_size: 4 };
+        let config = DecodeConfig { pool, max_seqs: 4, reserve_tokens: 1 };
+        let mut scheduler: DecodeScheduler<NoopTracker> = DecodeScheduler::new(config);
+        let mut batch = DecodeBatch::default();
+        scheduler.step(Micros(0), [offer(1), offer(2)], &mut batch);
+        assert_eq!(batch.grants.len(), 2);
+        let commits = [1, 2].map(|id| DecodeEvent::Committed(RequestId(id)));
+        scheduler.step(Micros(0), commits, &mut batch);
+        let mut preempted = Vec::new();
+        let mut last = 0;
+        for _ in 0..8 {
+            last = batch.seqs.iter().map(|seq| seq.position).next().unwrap_or(last);
+            preempted.append(&mut batch.preempted);
+            scheduler.step(Micros(0), [], &mut batch);
+        }
+        assert_eq!((preempted, last), (vec![RequestId(2)], 9));
+    }
+
+    #[test]
+    fn a_quarantined_page_never_comes_back() {
+        let pool = PoolSize { num_pages: 3, page_size: 4 };
+        let config = DecodeConfig { pool, max_seqs: 4, reserve_tokens: 1 };
+        let mut scheduler: DecodeScheduler<NoopTracker> = DecodeScheduler::new(config);
+        let mut batch = DecodeBatch::default();
+        scheduler.step(Micros(0), [offer(1)], &mut batch);
+        let pages = scheduler.table(RequestId(1)).unwrap().pages().to_vec();
+        let fault = DecodeEvent::Fault { request: RequestId(1), pages };
+        let lease = LeaseId { transfer: 1, generation: 1 };
+        scheduler.step(Micros(0), [fault, DecodeEvent::Fenced(lease), offer(2)], &mut batch);
+        let counts = scheduler.audit().unwrap();
+        assert_eq!((counts.quarantined, counts.free), (1, 2));
+        // It would need three pages, and only two are left for good.
+        assert!(matches!(batch.refused[0].1, RequestError::NeverFits { pool_pages: 2, .. }));
+    }
+
+    #[test]
+    fn an_untracked_ledger_takes_no_space() {
+        assert_eq!(size_of::<NoopTracker>(), 0);
+        assert_eq!(size_of::<PageTable<NoopTracker>>(), size_of::<Vec<PageId>>());
+    }
+}
