@@ -1,2 +1,5 @@
 //! The HTTP and command-line face of Tessera. It alone knows JSON requests, flags and environment
 //! variables; it knows nothing of pages, formats or schedules beyond what it passes on.
+
+pub mod clock;
+pub mod text;
