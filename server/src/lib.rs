@@ -2,7 +2,9 @@
 //! variables; it knows nothing of pages, formats or schedules beyond what it passes on.
 
 pub mod api;
+pub mod cli;
 pub mod clock;
 pub mod http;
 pub mod metrics;
+pub mod serve;
 pub mod text;

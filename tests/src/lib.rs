@@ -1,1 +1,3 @@
 //! Fixtures that the tests and tools of several crates share.
+
+pub mod script;
