@@ -1,3 +1,4 @@
 //! Fixtures that the tests and tools of several crates share.
 
 pub mod script;
+pub mod wire;

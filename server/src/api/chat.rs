@@ -38,10 +38,8 @@ fn top_logprobs(fields: Fields<'_>) -> Result<Option<u32>, ApiError> {
 
 /// Fields that would change the answer and that nothing here honours are refused, not ignored.
 fn refuse_unserved(fields: Fields<'_>) -> Result<(), ApiError> {
-    if let Some(format) = fields.value("response_format") {
-        if format["type"] != "text" {
-            return Err(fields.error("response_format", "is only served with type `text`"));
-        }
+    if fields.value("response_format").is_some_and(|format| format["type"] != "text") {
+        return Err(fields.error("response_format", "is only served with type `text`"));
     }
     match fields.value("tool_choice") {
         None => Ok(()),

@@ -222,8 +222,7 @@ impl Server {
                     Err(_) => tokio::task::yield_now().await,
                 },
                 Some(_) = connections.join_next() => {}
-                // The sender lives in `self`, so this only ends with a shutdown.
-                _ = shutdown.wait_for(|down| *down) => break,
+                () = begun(&mut shutdown) => break,
             }
         }
         drop(self.listener);
@@ -236,6 +235,11 @@ impl Server {
             eprintln!("drain: {error}");
         }
     }
+}
+
+/// Waits until a shutdown has begun, or the server is gone.
+async fn begun(shutdown: &mut watch::Receiver<bool>) {
+    let _ = shutdown.wait_for(|down| *down).await;
 }
 
 async fn serve_connection(app: Arc<App>, stream: TcpStream) {
@@ -258,7 +262,7 @@ async fn serve_connection(app: Arc<App>, stream: TcpStream) {
         // How a connection ends is the client's affair; its requests have their own reports.
         _ = connection.as_mut() => return,
         () = killed.notified() => return,
-        _ = shutdown.wait_for(|down| *down) => connection.as_mut().graceful_shutdown(),
+        () = begun(&mut shutdown) => connection.as_mut().graceful_shutdown(),
     }
     tokio::select! {
         _ = connection => {}

@@ -93,10 +93,10 @@ impl Forward {
     async fn run(mut self, mut first: Option<Said>) {
         for index in 0..self.generation.num_choices() {
             let opening = self.reply.opening(index, self.generation.prompt_of(index));
-            if let Some(event) = opening {
-                if !self.send(&event).await {
-                    return;
-                }
+            if let Some(event) = opening
+                && !self.send(&event).await
+            {
+                return;
             }
         }
         loop {
