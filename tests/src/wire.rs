@@ -238,7 +238,7 @@ impl Client {
 
     /// Whether the server closes without another byte.
     pub async fn is_closed(&mut self) -> bool {
-        matches!(self.stream.read_u8().await, Err(_))
+        self.stream.read_u8().await.is_err()
     }
 
     /// The socket.
@@ -264,4 +264,19 @@ pub fn chat_body(extra: Value) -> Value {
         body.extend(extra);
     }
     body
+}
+
+/// The survival probe: whatever went before, an ordinary request is served.
+pub async fn survives(addr: SocketAddr) {
+    let answer = chat(addr, &chat_body(json!({}))).await;
+    assert_eq!(answer.status, 200, "{:?}", String::from_utf8_lossy(&answer.body));
+}
+
+/// Checks that an answer is an error in OpenAI's shape.
+pub fn refused(answer: &Answer, status: u16, param: Value) {
+    let body = answer.json();
+    assert_eq!((answer.status, &body["error"]["param"]), (status, &param), "{body}");
+    for key in ["message", "type", "param", "code"] {
+        assert!(body["error"].get(key).is_some(), "{key} is missing in {body}");
+    }
 }

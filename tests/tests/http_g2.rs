@@ -1,4 +1,5 @@
 //! Field cases of tokenizer and chat template.
+#![expect(clippy::unwrap_used, reason = "helpers of tests, like tests, may panic")]
 
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -143,4 +144,13 @@ async fn a_template_that_raises_gives_its_own_reason() {
     assert_eq!(answer.status, 400);
     let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("roles must alternate"), "{message}");
+}
+
+#[test]
+fn templates_may_leave_loops_and_call_python_methods() {
+    let template =
+        "{% for m in messages %}{{ m.get('content').strip().upper() }}{% break %}{% endfor %}";
+    let messages = json!([{"role": "user", "content": " a "}, {"role": "user", "content": "b"}]);
+    let model = tiny(Some(template));
+    assert_eq!(model.decode(&chat_ids(&model, messages, Value::Null), false), "A");
 }

@@ -1,4 +1,5 @@
 //! The bundled model's text side against what transformers made of the same conversations.
+#![expect(clippy::unwrap_used, reason = "helpers of tests, like tests, may panic")]
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

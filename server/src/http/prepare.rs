@@ -81,9 +81,9 @@ pub(super) fn engine_requests(prepared: &Prepared, app: &App) -> Vec<GenerateReq
     let options = &prepared.options;
     let stop_token_ids: Arc<[u32]> = options.stop_token_ids.as_slice().into();
     let cache_salt = options.cache_salt.as_deref().map(Arc::from);
-    let seed = if options.seeded { options.sampling.seed } else { app.fresh_seed() };
     let mut requests = Vec::new();
     for prompt in &prepared.prompts {
+        let seed = if options.seeded { options.sampling.seed } else { app.fresh_seed() };
         let rest = app.limits.max_model_len - prompt.len();
         let wanted = options.max_tokens.or(options.default_max_tokens);
         for choice in 0..options.n {

@@ -26,6 +26,8 @@ pub(super) const MAX_HEADER_BYTES: usize = 64 * 1024;
 /// The default body limit gives each token of the context this many bytes of JSON.
 const BODY_BYTES_PER_TOKEN: usize = 64;
 const MIN_BODY_LIMIT: usize = 16 << 20;
+/// Pause after a connection could not be accepted, which would fail again at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Settings of the HTTP side.
 #[derive(Debug, Clone)]
@@ -218,8 +220,8 @@ impl Server {
                         connections.spawn(serve_connection(Arc::clone(&self.app), stream));
                     }
                     // Out of file descriptors, or a client gone before it was accepted: others
-                    // still have to be served, so make room for them and go on.
-                    Err(_) => tokio::task::yield_now().await,
+                    // still have to be served, so give them time to end and go on.
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 },
                 Some(_) = connections.join_next() => {}
                 () = begun(&mut shutdown) => break,
