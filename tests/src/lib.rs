@@ -4,4 +4,6 @@ pub mod client;
 pub mod generated;
 pub mod golden;
 pub mod plot;
+pub mod script;
 pub mod tiny;
+pub mod wire;

@@ -8,6 +8,7 @@
 //! inspect(dir or config)          bytes by part and format, KV bytes per token, what fits
 //! ```
 
+mod calibration;
 mod error;
 mod fingerprint;
 mod ignore;
@@ -24,6 +25,7 @@ mod shard;
 mod store;
 mod write;
 
+pub use calibration::read_kv_scales;
 pub use error::CheckpointError;
 pub use ignore::{Pattern, PatternStyle};
 pub use inspect::{Inspection, KvUse, Part, inspect};

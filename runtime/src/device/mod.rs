@@ -14,6 +14,16 @@ use std::fmt::Debug;
 use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, BufferType, CacheId, Launch, PlanError, WeightId};
 
+/// Lets all CPU devices of this process share `num_threads` worker threads; 0 takes one a core.
+/// The first caller decides.
+///
+/// # Errors
+/// [`DeviceError::Threads`] if the threads exist already or cannot be started.
+pub fn use_threads(num_threads: usize) -> Result<(), DeviceError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(num_threads);
+    pool.build_global().map_err(|error| DeviceError::Threads { reason: error.to_string() })
+}
+
 /// Why a device did not do what it was asked. Ends the engine that asked.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -31,6 +41,8 @@ pub enum DeviceError {
     Scale { page: u32, layer: usize, got: f32 },
     #[error("{what} of {want} bytes does not fit the address space")]
     Memory { what: &'static str, want: String },
+    #[error("worker threads: {reason}")]
+    Threads { reason: String },
     #[error("launch refused")]
     Plan(#[from] PlanError),
 }

@@ -5,7 +5,7 @@ use crate::device::{CacheSpec, DeviceError};
 use crate::model::{ModelSpec, StepLimits};
 use crate::schedule::Micros;
 use std::sync::Arc;
-use tessera_kernels::formats::KvFormat;
+use tessera_kernels::formats::{KV_FORMATS, KvFormat, kv_format};
 
 /// Tells the time: microseconds since some start.
 pub type Clock = Arc<dyn Fn() -> Micros + Send + Sync>;
@@ -92,12 +92,25 @@ pub enum StartError {
     KvMemory { pool: &'static str, kv_memory: usize, page_size: usize, page_bytes: usize },
     #[error("{pool}: `{setting}` is {got}, expected {want}")]
     Setting { pool: &'static str, setting: &'static str, got: usize, want: String },
+    #[error("no KV-cache format is called `{name}`; there are {supported:?}")]
+    KvFormat { name: String, supported: Vec<&'static str> },
     #[error("cannot put the {pool} pool on its device")]
     Device { pool: &'static str, source: DeviceError },
     #[error("the pools do not fit together: {reason}")]
     Handshake { reason: String },
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
+}
+
+/// The KV-cache format of that name.
+///
+/// # Errors
+/// [`StartError::KvFormat`], which lists the names there are.
+pub fn named_kv_format(name: &str) -> Result<&'static KvFormat, StartError> {
+    kv_format(name).ok_or_else(|| StartError::KvFormat {
+        name: name.to_owned(),
+        supported: KV_FORMATS.iter().map(|format| format.name).collect(),
+    })
 }
 
 impl PoolConfig {

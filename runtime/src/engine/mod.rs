@@ -18,7 +18,9 @@ mod prefill;
 mod record;
 mod start;
 
-pub use config::{Clock, EngineConfig, KvScales, PoolConfig, StartError, kv_bytes_per_token};
+pub use config::{
+    Clock, EngineConfig, KvScales, PoolConfig, StartError, kv_bytes_per_token, named_kv_format,
+};
 pub use handle::{Command, EngineHandle, EventSink, Fault};
 pub use info::{EngineInfo, EngineMetrics, IntegrityInfo, KvScaleInfo, PoolInfo, PoolMetrics};
 pub use start::{EngineModel, EngineThreads, start};

@@ -1,0 +1,106 @@
+//! From settings to a running engine.
+
+use super::progress::LoadBar;
+use super::{EngineArgs, OnOff, ServeArgs};
+use crate::clock::Clock;
+use anyhow::Context;
+use std::path::Path;
+use std::sync::Arc;
+use tessera_runtime::checkpoint::{Checkpoint, Loaded, WeightPolicy, read_kv_scales};
+use tessera_runtime::device::use_threads;
+use tessera_runtime::engine::{
+    EngineConfig, EngineHandle, EngineModel, EngineThreads, KvScales, PoolConfig, named_kv_format,
+    start,
+};
+use tessera_runtime::model::ModelSpec;
+use tessera_runtime::schedule::Micros;
+
+/// Requests that may wait before more are refused with 503.
+const MAX_WAITING: usize = 1024;
+
+/// Loads the checkpoint and starts both pools.
+///
+/// # Errors
+/// A setting or a file will not do; the message says which and why.
+pub fn start_engine(
+    args: &ServeArgs,
+    clock: &Clock,
+) -> anyhow::Result<(EngineHandle, EngineThreads)> {
+    let dir = args.model_dir()?;
+    let settings = &args.engine;
+    use_threads(settings.threads)?;
+    let checkpoint = Checkpoint::open(&dir)?;
+    let prefill = load(&checkpoint, &settings.prefill_weights, "prefill")?;
+    let decode = load(&checkpoint, &settings.decode_weights, "decode")?;
+    let spec = decode.spec.clone();
+    let scales = kv_scales(args, &decode)?;
+    let mut config = engine_config(settings, &spec, scales)?;
+    config.model_name = args.served_names()?.remove(0);
+    config.fingerprint.clone_from(&decode.fingerprint);
+    let clock = clock.clone();
+    config.clock =
+        Arc::new(move || Micros(u64::try_from(clock.now().as_micros()).unwrap_or(u64::MAX)));
+    let model = EngineModel { spec, prefill: prefill.weights, decode: decode.weights };
+    Ok(start(config, model)?)
+}
+
+fn load(checkpoint: &Checkpoint, weights: &str, pool: &str) -> anyhow::Result<Loaded> {
+    let policy = WeightPolicy::preset(weights)?;
+    let bar = LoadBar::new(&format!("{pool} weights ({weights})"));
+    let loaded = checkpoint.load(&policy, &mut |progress| bar.show(&progress))?;
+    bar.finish();
+    for warning in &loaded.report.warnings {
+        eprintln!("warning: {warning}");
+    }
+    Ok(loaded)
+}
+
+fn engine_config(
+    settings: &EngineArgs,
+    spec: &ModelSpec,
+    kv_scales: KvScales,
+) -> anyhow::Result<EngineConfig> {
+    let pool = |weights: &str, kv: &str, step_tokens| {
+        anyhow::Ok(PoolConfig {
+            weights: weights.to_owned(),
+            kv: named_kv_format(kv)?,
+            page_size: settings.page_size,
+            kv_memory: settings.kv_memory.0,
+            max_seqs: settings.max_batch,
+            step_tokens,
+        })
+    };
+    Ok(EngineConfig {
+        model_name: String::new(),
+        max_model_len: spec.max_position_embeddings,
+        prefill: pool(&settings.prefill_weights, &settings.prefill_kv, settings.chunk_tokens)?,
+        decode: pool(&settings.decode_weights, &settings.decode_kv, settings.max_batch)?,
+        integrity: settings.kv_integrity == OnOff::On,
+        kv_scales,
+        fingerprint: String::new(),
+        max_waiting: MAX_WAITING,
+        clock: Arc::new(Micros::default),
+    })
+}
+
+/// The operator's word first, then the checkpoint's; docs/adr/0007.
+fn kv_scales(args: &ServeArgs, loaded: &Loaded) -> anyhow::Result<KvScales> {
+    let num_layers = loaded.spec.num_layers;
+    let per_layer = |source: &str, scales| KvScales::PerLayer { source: source.to_owned(), scales };
+    match args.kv_scale() {
+        Some("auto") => Ok(KvScales::Auto),
+        Some(text) => match text.parse::<f32>() {
+            Ok(scale) => Ok(per_layer("fixed", vec![scale; num_layers])),
+            Err(_) => {
+                let scales = read_kv_scales(Path::new(text), num_layers).with_context(|| {
+                    format!("--kv-scale {text}: neither `auto` nor a number, so read as a file")
+                })?;
+                Ok(per_layer(&format!("file {text}"), scales))
+            }
+        },
+        None => Ok(match &loaded.kv_scales {
+            Some(scales) => per_layer("checkpoint", scales.clone()),
+            None => KvScales::Unset,
+        }),
+    }
+}
