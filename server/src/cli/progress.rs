@@ -5,11 +5,11 @@ use tessera_runtime::checkpoint::Progress;
 
 /// A bar over the bytes of a checkpoint. Invisible where stderr is no terminal.
 #[derive(Debug)]
-pub struct LoadBar(ProgressBar);
+pub(super) struct LoadBar(ProgressBar);
 
 impl LoadBar {
     /// A bar headed by `what`.
-    pub fn new(what: &str) -> Self {
+    pub(super) fn new(what: &str) -> Self {
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template(
             "{prefix} [{bar:32}] {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left  {msg}",
@@ -20,14 +20,14 @@ impl LoadBar {
     }
 
     /// Moves the bar.
-    pub fn show(&self, progress: &Progress<'_>) {
+    pub(super) fn show(&self, progress: &Progress<'_>) {
         self.0.set_length(progress.total_bytes);
         self.0.set_position(progress.done_bytes);
         self.0.set_message(progress.name.to_owned());
     }
 
     /// Leaves the full bar standing.
-    pub fn finish(self) {
+    pub(super) fn finish(self) {
         self.0.finish_with_message("");
     }
 }
