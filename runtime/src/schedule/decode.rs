@@ -35,7 +35,7 @@ pub struct Offer {
 /// What a decode scheduler is told.
 #[derive(Debug, Clone)]
 pub enum DecodeEvent {
-    /// A prompt to take over.
+    /// A prompt to take over. One of the same request that is still here ends.
     Offer(Offer),
     /// Every page has arrived and been checked: the request runs from now on.
     Committed(RequestId),
@@ -185,6 +185,7 @@ impl<T: PageTracker> DecodeScheduler<T> {
     fn apply(&mut self, event: DecodeEvent) {
         match event {
             DecodeEvent::Offer(offer) => {
+                self.end(offer.request);
                 let seq = Seq { offer, held: offer.prompt_tokens, state: State::Offered };
                 self.seqs.insert(offer.request, seq);
             }
