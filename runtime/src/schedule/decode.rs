@@ -385,6 +385,18 @@ mod tests {
     }
 
     #[test]
+    fn a_second_offer_of_a_request_gives_back_what_the_first_held() {
+        let pool = PoolSize { num_pages: 4, page_size: 4 };
+        let config = DecodeConfig { pool, max_seqs: 4, reserve_tokens: 1 };
+        let mut scheduler: DecodeScheduler<NoopTracker> = DecodeScheduler::new(config);
+        let mut batch = DecodeBatch::default();
+        scheduler.step(Micros(0), [offer(1)], &mut batch);
+        let events = [DecodeEvent::Committed(RequestId(1)), offer(1)];
+        scheduler.step(Micros(0), events, &mut batch);
+        assert_eq!(scheduler.audit().unwrap().leased, 1);
+    }
+
+    #[test]
     fn an_untracked_ledger_takes_no_space() {
         assert_eq!(size_of::<NoopTracker>(), 0);
         assert_eq!(size_of::<PageTable<NoopTracker>>(), size_of::<Vec<PageId>>());

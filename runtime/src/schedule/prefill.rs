@@ -301,3 +301,61 @@ impl<T: PageTracker> PrefillScheduler<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{CacheSalt, NoopTracker};
+
+    const POOL: PoolSize = PoolSize { num_pages: 4, page_size: 4 };
+
+    fn scheduler() -> PrefillScheduler<NoopTracker> {
+        PrefillScheduler::new(PrefillConfig {
+            pool: POOL,
+            decode_pool: PoolSize { num_pages: 64, page_size: 4 },
+            step_tokens: 64,
+            max_seqs: 4,
+            max_waiting: 8,
+            max_bypass: 0,
+        })
+    }
+
+    fn arrive(id: u64, len: u32) -> PrefillEvent {
+        let (salt, model_revision) = (CacheSalt::Tenant("t".into()), "m".into());
+        let namespace = CacheNamespace { salt, adapter: None, model_revision };
+        let (request, prompt) = (RequestId(id), (0..len).collect());
+        let is_preempted = false;
+        PrefillEvent::Arrive(Arrival { request, prompt, max_tokens: 4, namespace, is_preempted })
+    }
+
+    #[test]
+    fn quarantine_ends_what_waits_for_more_than_is_left() {
+        let (mut scheduler, mut batch) = (scheduler(), PrefillBatch::default());
+        scheduler.step(Micros(0), [arrive(1, 4), arrive(2, 16), arrive(3, 4)], &mut batch);
+        let pages = scheduler.table(RequestId(1)).unwrap().pages().to_vec();
+        // The second waits for all four pages, and lets nobody pass.
+        assert_eq!(batch.admitted.len(), 1);
+        let fault = PrefillEvent::Fault { request: RequestId(1), pages };
+        scheduler.step(Micros(1), [fault], &mut batch);
+        let (id, error) = &batch.refused[0];
+        assert_eq!(*id, RequestId(2));
+        let want = matches!(error, RequestError::NeverFits { needed_pages: 4, pool_pages: 3, .. });
+        assert!(want, "{error}");
+        assert_eq!(batch.admitted[0].request, RequestId(3));
+        // And what comes later is refused at once.
+        scheduler.step(Micros(2), [arrive(4, 16)], &mut batch);
+        assert_eq!(batch.refused[0].0, RequestId(4));
+    }
+
+    #[test]
+    fn a_request_that_comes_back_early_keeps_its_pages_in_the_books() {
+        let (mut scheduler, mut batch) = (scheduler(), PrefillBatch::default());
+        scheduler.step(Micros(0), [arrive(1, 8)], &mut batch);
+        // Preempted in the decode pool before the news of its hand-off came here.
+        scheduler.step(Micros(1), [arrive(1, 9)], &mut batch);
+        assert_eq!(scheduler.audit().unwrap().owned, 3);
+        let late = PrefillEvent::HandedOff(RequestId(1));
+        scheduler.step(Micros(1), [arrive(1, 10), late], &mut batch);
+        assert_eq!(batch.admitted[0].request, RequestId(1), "the late news ended it");
+    }
+}

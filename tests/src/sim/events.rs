@@ -9,34 +9,37 @@ use tessera_runtime::request::RequestId;
 impl World {
     /// One tick's accidents.
     pub(super) fn happen(&mut self) {
-        if self.rng.one_in(2) {
+        if self.rng.one_in(4) {
             self.submit();
         }
-        if self.rng.one_in(8) {
+        if self.rng.one_in(16) {
             let id = self.someone();
             // In any state, also when it has long ended, and sometimes twice.
             for _ in 0..1 + self.rng.below(2) {
                 self.prefill.inbox.push_back(ToPrefill::Abort(id));
             }
         }
-        if self.rng.one_in(10) {
+        if self.rng.one_in(24) {
             let id = self.someone();
             if let Some(client) = self.clients.get_mut(&id) {
                 client.has_left = true;
             }
         }
-        match self.rng.below(160) {
-            0 => self.decode.faults.push(Fault::TableEntry),
-            1 => self.decode.faults.push(Fault::Tag),
-            2 => self.prefill.damage_next_page = true,
-            3 => self.damage_prefill_tag(),
-            4 if self.restart_at.is_none() => {
-                // Until the successor is there, all that is sent is lost.
-                (self.to_decode.is_dead, self.to_prefill.is_dead) = (true, true);
-                let at = self.now + 1 + self.rng.below(5) as u64;
-                self.restart_at = Some((at, self.rng.one_in(2)));
+        // Every fourth schedule has no faults: there no page may ever be found bad.
+        if !self.seed.is_multiple_of(4) && self.rng.one_in(64) {
+            self.outcome.faults += 1;
+            match self.rng.below(4) {
+                0 => self.decode.faults.push(Fault::TableEntry),
+                1 => self.decode.faults.push(Fault::Tag),
+                2 => self.prefill.damage_next_page = true,
+                _ => self.damage_prefill_tag(),
             }
-            _ => {}
+        }
+        if self.restart_at.is_none() && self.rng.one_in(256) {
+            // Until the successor is there, all that is sent is lost.
+            (self.to_decode.is_dead, self.to_prefill.is_dead) = (true, true);
+            let at = self.now + 1 + self.rng.below(5) as u64;
+            self.restart_at = Some((at, self.rng.one_in(2)));
         }
     }
 
@@ -57,8 +60,8 @@ impl World {
         let own = 1 + self.rng.below(6) + if self.rng.one_in(16) { 80 } else { 0 };
         let tail = (0..own).map(|_| u32::try_from(2 + self.rng.below(2)).expect("small"));
         let tokens: Vec<u32> = std::iter::repeat_n(stem, shared).chain(tail).collect();
-        let (prompt_len, max_tokens) = (tokens.len(), 1 + self.rng.below(14));
-        let poison_at = self.rng.one_in(12).then(|| prompt_len + self.rng.below(6));
+        let (prompt_len, max_tokens) = (tokens.len(), 1 + self.rng.below(20));
+        let poison_at = self.rng.one_in(16).then(|| prompt_len + self.rng.below(6));
         let (first, has_left, end) = (None, false, None);
         let client =
             Client { id, salt, prompt_len, max_tokens, tokens, poison_at, first, has_left, end };

@@ -23,7 +23,7 @@ use tessera_runtime::transfer::{Descriptor, Receiver, Sender};
 use wire::{Parcel, Wire, Write};
 
 /// What of the protection is in force. All of it, but in tests of the simulation itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guards {
     /// Pages stay leased until their writer is quiet.
     pub leases: bool,
@@ -47,6 +47,8 @@ pub struct Outcome {
     pub not_finite: usize,
     pub preempted: usize,
     pub restarts: usize,
+    pub faults: usize,
+    pub failed_handoffs: usize,
     pub cached_tokens: usize,
     pub late_writes: usize,
     /// Positions read that did not hold what the reader's own tokens make; right is 0.
@@ -66,6 +68,8 @@ impl std::ops::AddAssign for Outcome {
         self.not_finite += other.not_finite;
         self.preempted += other.preempted;
         self.restarts += other.restarts;
+        self.faults += other.faults;
+        self.failed_handoffs += other.failed_handoffs;
         self.cached_tokens += other.cached_tokens;
         self.late_writes += other.late_writes;
         self.foreign_reads += other.foreign_reads;
@@ -75,7 +79,7 @@ impl std::ops::AddAssign for Outcome {
 }
 
 /// Ticks in which things happen; after them the system must come to rest.
-const BUSY_TICKS: u64 = 60;
+const BUSY_TICKS: u64 = 200;
 /// Ticks after which a request that has not ended counts as lost.
 const LAST_TICK: u64 = 3_000;
 
@@ -182,20 +186,20 @@ impl World {
     fn new(seed: u64, guards: Guards) -> Self {
         let mut rng = Rng::new(seed);
         let page_size = 1 + rng.below(4);
-        let mut size = |least, span| {
-            let num_pages = u32::try_from(least + rng.below(span)).expect("a small pool");
-            PoolSize { num_pages, page_size }
+        let mut size = |tokens: usize| {
+            let num_pages = (tokens + rng.below(tokens)).div_ceil(page_size);
+            PoolSize { num_pages: u32::try_from(num_pages).expect("a small pool"), page_size }
         };
-        let (pool, decode_pool) = (size(5, 10), size(5, 8));
+        let (pool, decode_pool) = (size(40), size(40));
         let prefill_config = PrefillConfig {
             pool,
             decode_pool,
-            step_tokens: 1 + rng.below(12),
+            step_tokens: 2 + rng.below(30),
             max_seqs: 1 + rng.below(4),
             max_waiting: 3 + rng.below(6),
             max_bypass: 2,
         };
-        let reserve_tokens = [1, 2, 8, usize::MAX][rng.below(4)];
+        let reserve_tokens = [1, 1, 4, usize::MAX][rng.below(4)];
         let max_seqs = 1 + rng.below(6);
         let decode_config = DecodeConfig { pool: decode_pool, max_seqs, reserve_tokens };
         let hardware = Hardware { one_sided: rng.one_in(2), revocable: rng.one_in(2) };
@@ -235,7 +239,8 @@ impl World {
             End::Refused => &mut self.outcome.refused,
             End::Integrity => &mut self.outcome.integrity,
             End::NotFinite => &mut self.outcome.not_finite,
-            End::Aborted | End::Handoff | End::ProcessDied => return,
+            End::Handoff => &mut self.outcome.failed_handoffs,
+            End::Aborted | End::ProcessDied => return,
         };
         *count += 1;
         if end == End::Finished && client.tokens != client.right_output() {
@@ -291,6 +296,12 @@ impl World {
         let (pre, dec) = (&self.prefill.scheduler, &self.decode.scheduler);
         let held = pre.num_waiting() + pre.num_running() + dec.num_waiting() + dec.num_running();
         assert_eq!(held, 0, "{}: requests are left in a scheduler", self.place());
+        let Outcome { faults, integrity, restarts, failed_handoffs, .. } = self.outcome;
+        if self.guards == Guards::ALL {
+            assert!(faults > 0 || integrity == 0, "{}: a sound page was called bad", self.place());
+            let is_well = restarts > 0 || failed_handoffs == 0;
+            assert!(is_well, "{}: a hand-off failed with both pools alive", self.place());
+        }
     }
 
     fn place(&self) -> String {

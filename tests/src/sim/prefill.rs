@@ -218,7 +218,8 @@ impl World {
             let page = PageMessage { index, bytes: Arc::from(&bytes[..]), scales, digests };
             let notice = Message { lease, signal: Signal::Page(page) };
             if self.hardware.one_sided {
-                let at = self.now + 1 + self.rng.below(8) as u64;
+                let slow = if self.rng.one_in(4) { 40 } else { 6 };
+                let at = self.now + 1 + self.rng.below(slow) as u64;
                 let page = self.targets[&lease][index];
                 self.writes.push(Write { at, lease, page, bytes, notice });
             } else {
