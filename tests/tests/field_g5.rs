@@ -142,7 +142,7 @@ impl Rig {
 
     /// Pages that are leased, and sequences of the last step.
     fn leased_and_running(&self) -> (usize, usize) {
-        (self.scheduler.audit().unwrap().leased, self.batch.seqs.len())
+        (self.scheduler.audit().expect("the books agree").leased, self.batch.seqs.len())
     }
 }
 

@@ -11,7 +11,7 @@ const ENTRY: usize = 24;
 /// Codes of the valid tokens of a page, as a request's content would have them.
 fn codes(seed: u8, valid_tokens: u32) -> Vec<u8> {
     (0..PAGE * ENTRY)
-        .map(|i| u8::try_from(i * 7 % 251).unwrap() ^ seed)
+        .map(|i| u8::try_from(i * 7 % 251).expect("below 251") ^ seed)
         .take(valid_tokens as usize * ENTRY)
         .collect()
 }

@@ -124,8 +124,8 @@ impl World {
         }
         let client = &self.clients[&id];
         let right = client.stamps();
-        for position in start..start + len {
-            side.memory.write(table.pages(), position, right[position]);
+        for (position, &stamp) in right.iter().enumerate().skip(start).take(len) {
+            side.memory.write(table.pages(), position, stamp);
         }
         // Pages of a shared prefix have another owner; tokens and tenant must be the same.
         let read = (0..start + len).map(|position| side.memory.read(table.pages(), position));
