@@ -1,5 +1,6 @@
 //! Fixtures that the tests and tools of several crates share.
 
+pub mod bench;
 pub mod client;
 pub mod generated;
 pub mod golden;
