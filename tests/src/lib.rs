@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod client;
+pub mod engine;
 pub mod generated;
 pub mod golden;
 pub mod plot;
