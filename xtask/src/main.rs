@@ -73,7 +73,8 @@ fn run(command: &mut Command) -> Result<()> {
     command.current_dir(root());
     let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
     if !status.success() {
-        bail!("{command:?} ended with {status}");
+        // It has said why; its exit status says the rest.
+        std::process::exit(status.code().unwrap_or(1));
     }
     Ok(())
 }
