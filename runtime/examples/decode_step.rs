@@ -1,11 +1,11 @@
-//! Decode steps of an untracked pool on one thread, for `cargo xtask bench tracking` to count the
-//! instructions of: schedule, plan, forward pass, samples.
+//! Decode steps on one thread, for `cargo xtask bench tracking` to count the instructions of:
+//! schedule, plan, forward pass, samples. With the argument `tags`, of a pool that keeps tags.
 
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::sync::Arc;
 use tessera_kernels::ops::sample::{SampleParams, SampleRow};
-use tessera_runtime::cache::{LeaseId, NoopTracker, PoolSize};
+use tessera_runtime::cache::{LeaseId, NoopTracker, PageTracker, PoolSize, TagTracker};
 use tessera_runtime::checkpoint::{Checkpoint, WeightPolicy};
 use tessera_runtime::device::{CacheSpec, CpuDevice};
 use tessera_runtime::engine::named_kv_format;
@@ -21,6 +21,14 @@ const PROMPT_TOKENS: usize = 40;
 const POOL: PoolSize = PoolSize { num_pages: 64, page_size: 16 };
 
 fn main() -> Result<()> {
+    match std::env::args().nth(1).as_deref() {
+        None => run::<NoopTracker>(),
+        Some("tags") => run::<TagTracker>(),
+        Some(other) => anyhow::bail!("`{other}` is not `tags`"),
+    }
+}
+
+fn run<T: PageTracker>() -> Result<()> {
     let threads = tessera_runtime::device::use_this_thread_only();
     threads.context("the worker threads exist already")?;
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/kimi_k2-int4");
@@ -37,7 +45,7 @@ fn main() -> Result<()> {
     let limits = StepLimits { tokens: seqs, seqs, pages_per_seq: 8, logit_rows: seqs };
     let limits = (Attention::Absorbed, limits);
     let mut forward = Forward::new(CpuDevice::new(), spec, loaded.weights, cache, limits)?;
-    let mut scheduler = running()?;
+    let mut scheduler = running::<T>()?;
     let mut batch = DecodeBatch::default();
     for _ in 0..STEPS {
         decode_step(&mut scheduler, &mut forward, &mut batch)?;
@@ -46,7 +54,7 @@ fn main() -> Result<()> {
 }
 
 /// A scheduler with [`SEQS`] running requests.
-fn running() -> Result<DecodeScheduler<NoopTracker>> {
+fn running<T: PageTracker>() -> Result<DecodeScheduler<T>> {
     let config = DecodeConfig { pool: POOL, max_seqs: SEQS as usize, reserve_tokens: usize::MAX };
     let mut scheduler = DecodeScheduler::new(config);
     let (max_tokens, prompt_tokens) = (STEPS + 2, PROMPT_TOKENS);
@@ -64,14 +72,19 @@ fn running() -> Result<DecodeScheduler<NoopTracker>> {
 
 /// What the decode pool does each step. Its name is what the instruction counter looks for.
 #[inline(never)]
-fn decode_step(
-    scheduler: &mut DecodeScheduler<NoopTracker>,
+fn decode_step<T: PageTracker>(
+    scheduler: &mut DecodeScheduler<T>,
     forward: &mut Forward<CpuDevice>,
     batch: &mut DecodeBatch,
 ) -> Result<()> {
     scheduler.step(Micros(0), [], batch);
+    if T::KEEPS_TAGS {
+        let mut changes = Vec::new();
+        scheduler.pool_mut().drain_changes(&mut changes);
+        changes.into_iter().try_for_each(|(page, tag)| forward.set_page_tag(page, tag))?;
+    }
     let params = Arc::new(SampleParams { temperature: 0.0, ..SampleParams::default() });
-    let mut inputs: Vec<SeqInput<'_, NoopTracker>> = Vec::with_capacity(batch.seqs.len());
+    let mut inputs: Vec<SeqInput<'_, T>> = Vec::with_capacity(batch.seqs.len());
     for seq in &batch.seqs {
         let table = scheduler.table(seq.request).context("a running request has pages")?;
         let sample = Some(SampleRow {
@@ -84,6 +97,7 @@ fn decode_step(
         inputs.push(SeqInput { tokens: &[7], start, pages: table.pages(), ledger, sample });
     }
     let outputs = forward.step(&inputs)?;
-    anyhow::ensure!(outputs.len() == SEQS as usize, "a sequence was left out");
+    let is_sound = outputs.iter().all(|output| output.bad_page.is_none());
+    anyhow::ensure!(is_sound && outputs.len() == SEQS as usize, "a sequence was left out");
     Ok(())
 }
