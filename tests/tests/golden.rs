@@ -10,12 +10,14 @@ fn check(name: &str) {
     let subject = Subject::load(&dir, "f32").expect(name);
     let tokens = [recorded.input_ids.as_slice(), &recorded.greedy_ids].concat();
     for attention in [Attention::Expanded, Attention::Absorbed] {
-        let logits = subject.logits(attention, &tokens).unwrap();
-        let error = max_relative_error(&logits, &recorded.logits, subject.vocab_size()).unwrap();
+        let logits = subject.logits(attention, &tokens).expect(name);
+        let error =
+            max_relative_error(&logits, &recorded.logits, subject.vocab_size()).expect(name);
         assert!(error <= 2e-3, "{name}, {attention:?}: relative error {error}");
     }
     for chunk in [1, 7, 64, usize::MAX] {
-        let greedy = subject.greedy(&recorded.input_ids, recorded.greedy_ids.len(), chunk).unwrap();
+        let greedy =
+            subject.greedy(&recorded.input_ids, recorded.greedy_ids.len(), chunk).expect(name);
         assert_eq!(greedy, recorded.greedy_ids, "{name}, prefill in chunks of {chunk}");
     }
 }
@@ -47,8 +49,8 @@ fn kimi_k2_int4() {
 
 /// The bits of every logit of a pass over `tokens`, on a pool of so many threads.
 fn logit_bits(threads: usize, subject: &Subject, attention: Attention, tokens: &[u32]) -> Vec<u32> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-    let logits = pool.install(|| subject.logits(attention, tokens)).unwrap();
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");
+    let logits = pool.install(|| subject.logits(attention, tokens)).expect("logits");
     logits.iter().map(|logit| logit.to_bits()).collect()
 }
 

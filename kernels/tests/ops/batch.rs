@@ -14,7 +14,7 @@ const TOKENS: usize = 13;
 
 /// What `f` answers on a pool of so many threads.
 fn on_threads<R: Send>(threads: usize, f: impl FnOnce() -> R + Send) -> R {
-    ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(f)
+    ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool").install(f)
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {

@@ -16,11 +16,12 @@ fn view(rows: usize, cols: usize) -> RowView {
 
 /// A weight stored as f32.
 fn weight(rows: usize, cols: usize, values: &[f32]) -> PackedMatrix {
-    PackedMatrix::encode(format("f32").unwrap(), rows, cols, values).unwrap()
+    let f32 = format("f32").expect("a format");
+    PackedMatrix::encode(f32, rows, cols, values).expect("values that fit")
 }
 
 fn kv(name: &str) -> &'static KvFormat {
-    kv_format(name).unwrap()
+    kv_format(name).expect(name)
 }
 
 /// Deterministic values in -1..1.
