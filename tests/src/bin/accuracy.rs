@@ -44,6 +44,8 @@ const CONFIGURATIONS: [(&str, &[&str]); 2] = [
             "int4",
             "--decode-kv",
             "fp8_e4m3",
+            "--kv-scale",
+            "auto",
         ],
     ),
 ];
