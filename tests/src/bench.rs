@@ -102,7 +102,7 @@ impl Run {
     /// 95th percentile of the time between tokens, in milliseconds.
     pub fn p95_ms(&self) -> f64 {
         let last = self.gaps_ms.len() - 1;
-        self.gaps_ms[(last as f64 * 0.95).round() as usize]
+        self.gaps_ms[(last * 95 + 50) / 100]
     }
 }
 
@@ -153,7 +153,7 @@ pub fn run(handle: &EngineHandle, load: Load) -> Result<Run> {
 }
 
 fn client(handle: &EngineHandle, load: Load, watch: &impl Fn()) -> Result<Vec<f64>> {
-    let prompt: Vec<u32> = (0..load.prompt_tokens).map(|i| (i * 7 % 2000) as u32).collect();
+    let prompt: Vec<u32> = (0u32..).map(|i| i * 7 % 2000).take(load.prompt_tokens).collect();
     let request = GenerateRequest {
         prompt: prompt.into(),
         sampling: Arc::new(SampleParams { temperature: 0.0, ..SampleParams::default() }),

@@ -8,6 +8,7 @@ use tessera_kernels::formats::Element;
 use tessera_kernels::launch::{BufferId, RowView};
 use tessera_kernels::ops::mla_prefill::{MlaDims, PagedBatch};
 use tessera_kernels::ops::rope::RopeTable;
+use tessera_kernels::ops::sample::MAX_TOP_LOGPROBS;
 
 /// What a workspace is sized for.
 #[derive(Debug, Clone, Copy)]
@@ -74,9 +75,6 @@ pub(super) struct Workspace {
     pub(super) page_saturated: BufferId,
 }
 
-/// Most `top_logprobs` a request may ask for.
-pub const MAX_TOP_LOGPROBS: usize = 20;
-
 impl Workspace {
     pub(super) fn new<D: Device>(
         device: &mut D,
@@ -135,8 +133,8 @@ impl Workspace {
             logits: device.alloc_f32(rows * spec.vocab_size)?,
             sampled: device.alloc_i32(rows)?,
             sampled_logprob: device.alloc_f32(rows)?,
-            top_ids: device.alloc_i32(rows * MAX_TOP_LOGPROBS)?,
-            top_logprobs: device.alloc_f32(rows * MAX_TOP_LOGPROBS)?,
+            top_ids: device.alloc_i32(rows * MAX_TOP_LOGPROBS as usize)?,
+            top_logprobs: device.alloc_f32(rows * MAX_TOP_LOGPROBS as usize)?,
             page_layers: device.alloc_f32(num_layers)?,
             page_digests: device.alloc_u64(num_layers)?,
             page_bytes: device.alloc_bytes(page_elements * Element::F32.bits() / 8)?,

@@ -121,7 +121,7 @@ fn run(server: &Served, tasks: &Tasks) -> Result<BTreeMap<String, Score>> {
                 let mut scores = scores.lock().expect("no client panicked");
                 let entry = scores.entry((*task).clone()).or_default();
                 *entry = *entry + score;
-                if (index + 1) % 40 == 0 {
+                if (index + 1).is_multiple_of(40) {
                     eprintln!("  {} of {}", index + 1, items.len());
                 }
             }
