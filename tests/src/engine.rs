@@ -1,13 +1,16 @@
 //! Small real engines: the golden checkpoints behind two pools, with a clock that stands still.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use tessera_kernels::formats::PackedMatrix;
+use tessera_kernels::launch::{BufferId, BufferType, CacheId, Launch, WeightId};
 use tessera_kernels::ops::sample::SampleParams;
 use tessera_runtime::checkpoint::{Checkpoint, WeightPolicy};
+use tessera_runtime::device::{CacheSpec, CpuDevice, Device, DeviceError, Source, Target};
 use tessera_runtime::engine::{
     EngineConfig, EngineHandle, EngineModel, EngineThreads, Events, KvScales, PoolConfig,
-    PoolMetrics, StartError, kv_bytes_per_token, named_kv_format, start,
+    PoolMetrics, StartError, kv_bytes_per_token, named_kv_format, start, start_on,
 };
 use tessera_runtime::model::ModelSpec;
 use tessera_runtime::request::{
@@ -107,6 +110,16 @@ impl Engine {
         Ok(Self { handle, threads })
     }
 
+    /// Starts one whose prefill and decode devices call these hooks.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn hooked(config: EngineConfig, model: EngineModel, hooks: [Hook; 2]) -> Self {
+        let devices = hooks.map(|hook| HookedDevice { inner: CpuDevice::new(), hook });
+        let (handle, threads) = start_on(devices, config, model).expect("the engine starts");
+        Self { handle, threads }
+    }
+
     /// Starts a request.
     ///
     /// # Panics
@@ -133,6 +146,14 @@ impl Engine {
     /// If a thread failed or a page is held.
     pub fn finish(self, quarantined: u64) -> EngineHandle {
         self.handle.drain().expect("the engine listens");
+        self.finish_drained(quarantined)
+    }
+
+    /// As [`Engine::finish`], for an engine that was told to drain.
+    ///
+    /// # Panics
+    /// If a thread failed or a page is held.
+    pub fn finish_drained(self, quarantined: u64) -> EngineHandle {
         self.threads.join().expect("both pools end well");
         let metrics = self.handle.metrics();
         assert_eq!(
@@ -236,4 +257,123 @@ pub fn greedy(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
 /// A prompt of `len` tokens below 256 that differs for each `seed`.
 pub fn prompt(seed: u32, len: u32) -> Vec<u32> {
     (0..len).map(|i| (i * 37 + seed * 101 + i * i * seed) % 256).collect()
+}
+
+/// A door that launches pass while it is open.
+#[derive(Debug)]
+pub struct Gate {
+    is_open: Mutex<bool>,
+    moved: Condvar,
+    waiting: AtomicU64,
+}
+
+impl Gate {
+    /// An open one.
+    pub fn new() -> Arc<Self> {
+        let is_open = Mutex::new(true);
+        Arc::new(Self { is_open, moved: Condvar::new(), waiting: AtomicU64::new(0) })
+    }
+
+    /// Opens or closes it.
+    ///
+    /// # Panics
+    /// If a thread panicked at it.
+    pub fn set_open(&self, is_open: bool) {
+        *self.is_open.lock().expect("nobody panics with the lock") = is_open;
+        self.moved.notify_all();
+    }
+
+    /// Waits until something waits at it.
+    pub fn wait_for_someone(&self) {
+        wait_until("a launch at the gate", || count(&self.waiting) > 0);
+    }
+
+    /// A hook that stops every forward pass at the gate.
+    pub fn hook(self: &Arc<Self>) -> Hook {
+        let gate = Arc::clone(self);
+        Arc::new(move |launch| {
+            if matches!(launch, Launch::Embedding(_)) {
+                gate.pass();
+            }
+            Ok(())
+        })
+    }
+
+    fn pass(&self) {
+        let mut is_open = self.is_open.lock().expect("nobody panics with the lock");
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        while !*is_open {
+            is_open = self.moved.wait(is_open).expect("nobody panics with the lock");
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Called before each launch of a [`HookedDevice`]; may wait, fail or panic.
+pub type Hook = Arc<dyn Fn(&Launch) -> Result<(), DeviceError> + Send + Sync>;
+
+/// A hook that does nothing.
+pub fn no_hook() -> Hook {
+    Arc::new(|_| Ok(()))
+}
+
+/// A CPU device with a hook before every launch.
+pub struct HookedDevice {
+    inner: CpuDevice,
+    hook: Hook,
+}
+
+impl std::fmt::Debug for HookedDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HookedDevice").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+type Done<T> = Result<T, DeviceError>;
+
+impl Device for HookedDevice {
+    fn perform(&mut self, launch: &Launch) -> Done<()> {
+        (self.hook)(launch)?;
+        self.inner.perform(launch)
+    }
+
+    fn alloc(&mut self, kind: BufferType, len: usize) -> Done<BufferId> {
+        self.inner.alloc(kind, len)
+    }
+    fn write(&mut self, id: BufferId, values: Source<'_>) -> Done<()> {
+        self.inner.write(id, values)
+    }
+    fn read(&self, id: BufferId, values: Target<'_>) -> Done<()> {
+        self.inner.read(id, values)
+    }
+    fn load_weight(&mut self, weight: PackedMatrix) -> Done<WeightId> {
+        self.inner.load_weight(weight)
+    }
+    fn alloc_cache(&mut self, spec: CacheSpec) -> Done<CacheId> {
+        self.inner.alloc_cache(spec)
+    }
+    fn cache_spec(&self, cache: CacheId) -> Done<CacheSpec> {
+        self.inner.cache_spec(cache)
+    }
+    fn set_page_tag(&mut self, cache: CacheId, page: u32, tag: u64) -> Done<()> {
+        self.inner.set_page_tag(cache, page, tag)
+    }
+    fn page_tag(&self, cache: CacheId, page: u32) -> Done<u64> {
+        self.inner.page_tag(cache, page)
+    }
+    fn set_page_scales(&mut self, cache: CacheId, page: u32, scales: &[f32]) -> Done<()> {
+        self.inner.set_page_scales(cache, page, scales)
+    }
+    fn page_scales(&self, cache: CacheId, page: u32) -> Done<Vec<f32>> {
+        self.inner.page_scales(cache, page)
+    }
+    fn read_page(&self, cache: CacheId, page: u32) -> Done<Vec<u8>> {
+        self.inner.read_page(cache, page)
+    }
+    fn write_page(&mut self, cache: CacheId, page: u32, bytes: &[u8]) -> Done<()> {
+        self.inner.write_page(cache, page, bytes)
+    }
+    fn clear_page(&mut self, cache: CacheId, page: u32) -> Done<()> {
+        self.inner.clear_page(cache, page)
+    }
 }

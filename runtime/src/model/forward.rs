@@ -166,7 +166,7 @@ impl<D: Device> Forward<D> {
         let num_tokens = self.work.write_step(&mut self.device, seqs, self.cache_spec.page_size)?;
         tracking! {
             if T::KEEPS_TAGS {
-                self.device.perform(&Launch::PageTagCheck(self.tag_check(seqs.len())))?;
+                self.device.perform(&Launch::PageTagCheck(self.tag_check(seqs.len(), num_tokens)))?;
             }
         }
         self.run_layers(num_tokens, seqs.len())?;
@@ -202,7 +202,7 @@ impl<D: Device> Forward<D> {
         Ok(logits)
     }
 
-    fn tag_check(&self, num_seqs: usize) -> PageTagCheck {
+    fn tag_check(&self, num_seqs: usize, num_tokens: usize) -> PageTagCheck {
         PageTagCheck {
             cache: self.cache,
             block_table: self.work.block_table,
@@ -211,6 +211,9 @@ impl<D: Device> Forward<D> {
             num_seqs,
             max_pages_per_seq: self.work.limits.pages_per_seq,
             mismatch: self.work.mismatch,
+            cu_seqlens_q: self.work.cu_seqlens_q,
+            num_tokens,
+            slot_mapping: self.work.slot_mapping,
         }
     }
 
