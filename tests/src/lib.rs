@@ -7,5 +7,6 @@ pub mod generated;
 pub mod golden;
 pub mod plot;
 pub mod script;
+pub mod sim;
 pub mod tiny;
 pub mod wire;
