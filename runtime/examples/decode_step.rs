@@ -15,7 +15,7 @@ use tessera_runtime::schedule::{
     DecodeBatch, DecodeConfig, DecodeEvent, DecodeScheduler, Micros, Offer,
 };
 
-const SEQS: u64 = 8;
+const SEQS: usize = 8;
 const STEPS: usize = 8;
 const PROMPT_TOKENS: usize = 40;
 const POOL: PoolSize = PoolSize { num_pages: 64, page_size: 16 };
@@ -41,8 +41,7 @@ fn run<T: PageTracker>() -> Result<()> {
         page_size: POOL.page_size,
         entry: spec.attention.kv_lora_rank + spec.attention.qk_rope_head_dim,
     };
-    let seqs = SEQS as usize;
-    let limits = StepLimits { tokens: seqs, seqs, pages_per_seq: 8, logit_rows: seqs };
+    let limits = StepLimits { tokens: SEQS, seqs: SEQS, pages_per_seq: 8, logit_rows: SEQS };
     let limits = (Attention::Absorbed, limits);
     let mut forward = Forward::new(CpuDevice::new(), spec, loaded.weights, cache, limits)?;
     let mut scheduler = running::<T>()?;
@@ -55,16 +54,16 @@ fn run<T: PageTracker>() -> Result<()> {
 
 /// A scheduler with [`SEQS`] running requests.
 fn running<T: PageTracker>() -> Result<DecodeScheduler<T>> {
-    let config = DecodeConfig { pool: POOL, max_seqs: SEQS as usize, reserve_tokens: usize::MAX };
+    let config = DecodeConfig { pool: POOL, max_seqs: SEQS, reserve_tokens: usize::MAX };
     let mut scheduler = DecodeScheduler::new(config);
     let (max_tokens, prompt_tokens) = (STEPS + 2, PROMPT_TOKENS);
-    let offers = (1..=SEQS).map(|id| {
+    let offers = (1..).take(SEQS).map(|id| {
         let lease = LeaseId { transfer: id, generation: 1 };
         DecodeEvent::Offer(Offer { request: RequestId(id), prompt_tokens, max_tokens, lease })
     });
     let mut batch = DecodeBatch::default();
     scheduler.step(Micros(0), offers, &mut batch);
-    anyhow::ensure!(batch.grants.len() == SEQS as usize, "not every request got its pages");
+    anyhow::ensure!(batch.grants.len() == SEQS, "not every request got its pages");
     let commits = batch.grants.iter().map(|grant| DecodeEvent::Committed(grant.request));
     scheduler.step(Micros(0), commits.collect::<Vec<_>>(), &mut DecodeBatch::default());
     Ok(scheduler)
@@ -98,6 +97,6 @@ fn decode_step<T: PageTracker>(
     }
     let outputs = forward.step(&inputs)?;
     let is_sound = outputs.iter().all(|output| output.bad_page.is_none());
-    anyhow::ensure!(is_sound && outputs.len() == SEQS as usize, "a sequence was left out");
+    anyhow::ensure!(is_sound && outputs.len() == SEQS, "a sequence was left out");
     Ok(())
 }

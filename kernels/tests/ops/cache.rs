@@ -8,7 +8,9 @@ use tessera_kernels::ops::kv_convert::{KvAmax, KvConvert};
 use tessera_kernels::ops::page_digest::{DigestKey, PageDigest};
 use tessera_kernels::ops::page_tag_check::{PageTagCheck, TagInputs};
 
-fn tag_check(num_pages: &[i32]) -> Result<Vec<i32>, PlanError> {
+/// Mismatches and slots afterwards, of up to five sequences with one new token each but for the
+/// second, which has two.
+fn tag_check(num_pages: &[i32]) -> Result<(Vec<i32>, Vec<i64>), PlanError> {
     let op = PageTagCheck {
         cache: CacheId(0),
         block_table: BufferId(0),
@@ -17,6 +19,9 @@ fn tag_check(num_pages: &[i32]) -> Result<Vec<i32>, PlanError> {
         num_seqs: num_pages.len(),
         max_pages_per_seq: 3,
         mismatch: BufferId(3),
+        cu_seqlens_q: BufferId(4),
+        num_tokens: 6,
+        slot_mapping: BufferId(5),
     };
     let inputs = TagInputs {
         tags: &[100, 101, 102, 1 << 40 | 103],
@@ -30,21 +35,31 @@ fn tag_check(num_pages: &[i32]) -> Result<Vec<i32>, PlanError> {
         ],
         expected: &[100, 101, 102, 102, 7, 7, 1 << 40 | 103, 103, 0, 101, 0, 0, 0, 100, 100],
         num_pages,
+        cu_seqlens_q: &[0, 1, 3, 4, 5, 6],
     };
     // One more than there are sequences: past them nothing is written.
     let mut mismatch = vec![-7; num_pages.len() + 1];
-    op.reference(&inputs, &mut mismatch)?;
+    let mut slots = vec![10, 11, 12, 13, 14, 15];
+    op.reference(&inputs, &mut mismatch, &mut slots)?;
     assert_eq!(mismatch.pop(), Some(-7));
-    Ok(mismatch)
+    Ok((mismatch, slots))
 }
 
 #[test]
 fn tag_check_finds_the_first_entry_that_differs() {
-    assert_eq!(tag_check(&[3, 3, 3, 3, 3]).unwrap(), [-1, 1, 1, 1, 0]);
+    let mismatches = |num_pages: &[i32]| tag_check(num_pages).unwrap().0;
+    assert_eq!(mismatches(&[3, 3, 3, 3, 3]), [-1, 1, 1, 1, 0]);
     // Entries past a sequence's pages are not looked at.
-    assert_eq!(tag_check(&[0, 1, 1, 1, 0]).unwrap(), [-1, -1, -1, -1, -1]);
-    assert_eq!(tag_check(&[2, 2, 2, 2, 1]).unwrap(), [-1, 1, 1, 1, 0]);
-    assert_eq!(tag_check(&[]).unwrap(), [0; 0]);
+    assert_eq!(mismatches(&[0, 1, 1, 1, 0]), [-1, -1, -1, -1, -1]);
+    assert_eq!(mismatches(&[2, 2, 2, 2, 1]), [-1, 1, 1, 1, 0]);
+    assert_eq!(mismatches(&[]), [0; 0]);
+}
+
+#[test]
+fn a_flagged_sequence_loses_its_slots() {
+    assert_eq!(tag_check(&[3, 3, 1, 1, 0]).unwrap().1, [10, -1, -1, 13, 14, 15]);
+    assert_eq!(tag_check(&[3, 1, 1, 3, 1]).unwrap().1, [10, 11, 12, 13, -1, -1]);
+    assert_eq!(tag_check(&[]).unwrap().1, [10, 11, 12, 13, 14, 15]);
 }
 
 #[test]

@@ -206,6 +206,9 @@ fn tag_check() -> PageTagCheck {
         num_seqs: 2,
         max_pages_per_seq: 2,
         mismatch: I32_B,
+        cu_seqlens_q: I32,
+        num_tokens: 2,
+        slot_mapping: I64,
     }
 }
 

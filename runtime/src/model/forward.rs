@@ -3,7 +3,7 @@
 //! A step is a list of launches. This file holds what a pool keeps on its device and the order of
 //! a step; `layers.rs` says which launches a decoder layer is, `workspace.rs` which buffers they use.
 
-use super::layers::{Attention, LayerIds};
+use super::layers::{Attention, LayerIds, Place};
 use super::workspace::{Workspace, WorkspaceLimits};
 use super::{ModelSpec, ModelWeights};
 use crate::cache::{NoopTracker, PageId, PageTracker, tracking};
@@ -99,7 +99,7 @@ impl<D: Device> Forward<D> {
         limits: (Attention, StepLimits),
     ) -> Result<Self, DeviceError> {
         let (attention, limits) = limits;
-        let cache = device.alloc_cache(cache_spec.clone())?;
+        let cache = device.alloc_cache(cache_spec)?;
         let num_layers = cache_spec.num_layers;
         let page_elements = num_layers * cache_spec.page_size * cache_spec.entry;
         let limits = WorkspaceLimits { step: limits, num_layers, page_elements };
@@ -224,8 +224,9 @@ impl<D: Device> Forward<D> {
             table: self.embed_tokens,
             out: views.hidden,
         }))?;
-        for (index, layer) in self.layers.iter().enumerate() {
-            for launch in layer.launches(&self.spec, self.attention, &views, (self.cache, index)) {
+        for (layer, weights) in self.layers.iter().enumerate() {
+            let place = Place { cache: self.cache, layer, attention: self.attention };
+            for launch in weights.launches(&self.spec, &views, place) {
                 self.device.perform(&launch)?;
             }
         }
