@@ -37,7 +37,7 @@ pub fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         let _ = drain.drain();
     }
     drop(drain);
-    threads.join().map_err(|name| anyhow::anyhow!("the {name} thread has panicked"))?;
+    threads.join()?;
     served
 }
 

@@ -1,6 +1,8 @@
 //! Fixtures that the tests and tools of several crates share.
 
+pub mod bench;
 pub mod client;
+pub mod engine;
 pub mod generated;
 pub mod golden;
 pub mod plot;

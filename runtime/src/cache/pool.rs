@@ -1,7 +1,7 @@
 //! The pages of one pool and everything that may hold one.
 
 use super::prefix::PrefixIndex;
-use super::{CacheNamespace, PageId, PageTable, PageTag, PageTracker};
+use super::{CacheNamespace, PageId, PageTable, PageTag, PageTracker, tracking};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Size of a pool.
@@ -171,7 +171,9 @@ impl<T: PageTracker> PagePool<T> {
             }
             let page = self.free.pop_front().expect("available counts what eviction can free");
             self.change(page, |held| held.owners = 1);
-            self.tracker.retag(page);
+            tracking! {
+                self.tracker.retag(page);
+            }
             self.append(page, table);
         }
         Ok(())
@@ -255,7 +257,9 @@ impl<T: PageTracker> PagePool<T> {
 
     /// Tags that changed since the last call, for the device's copy.
     pub fn drain_changes(&mut self, changes: &mut Vec<(PageId, PageTag)>) {
-        self.tracker.drain_changes(changes);
+        tracking! {
+            self.tracker.drain_changes(changes);
+        }
     }
 
     /// Pages by state.
@@ -309,7 +313,9 @@ impl<T: PageTracker> PagePool<T> {
 
     fn append(&self, page: PageId, table: &mut PageTable<T>) {
         table.pages.push(page);
-        self.tracker.record(&mut table.ledger, page);
+        tracking! {
+            self.tracker.record(&mut table.ledger, page);
+        }
     }
 
     fn evict(&mut self) {
@@ -341,7 +347,9 @@ impl<T: PageTracker> PagePool<T> {
             self.prefixes.set_idle(page, after == PageState::Cached);
         }
         if after == PageState::Free {
-            self.tracker.retag(page);
+            tracking! {
+                self.tracker.retag(page);
+            }
             self.free.push_back(page);
         }
     }

@@ -166,14 +166,15 @@ fn sample(device: &mut CpuDevice, op: &Sample) -> Result<(), PlanError> {
 }
 
 fn page_tag_check(device: &mut CpuDevice, op: &PageTagCheck) -> Result<(), PlanError> {
-    device.lend([op.mismatch], |device, [mismatch]| {
+    device.lend([op.mismatch, op.slot_mapping], |device, [mismatch, slots]| {
         let inputs = TagInputs {
             tags: &device.caches[op.cache.0 as usize].tags,
             block_table: device.i32(op.block_table),
             expected: device.u64(op.expected),
             num_pages: device.i32(op.num_pages),
+            cu_seqlens_q: device.i32(op.cu_seqlens_q),
         };
-        op.reference(&inputs, mismatch.i32())
+        op.reference(&inputs, mismatch.i32(), slots.i64())
     })
 }
 
@@ -281,6 +282,13 @@ impl Buffer {
     fn u32(&mut self) -> &mut [u32] {
         match self {
             Self::U32(values) => values,
+            other => other.wrong_type(),
+        }
+    }
+
+    fn i64(&mut self) -> &mut [i64] {
+        match self {
+            Self::I64(values) => values,
             other => other.wrong_type(),
         }
     }

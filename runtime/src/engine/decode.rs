@@ -5,7 +5,7 @@ use super::handle::Fault;
 use super::pool::{digest_key, gauge, mirror_tags};
 use super::prefill::{PoolError, PrefillInbox, error_chain};
 use super::record::{Record, Shared, add};
-use crate::cache::{LeaseId, PageId, PageTag, PageTracker};
+use crate::cache::{LeaseId, PageId, PageTag, PageTracker, tracking};
 use crate::device::{Device, DeviceError};
 use crate::model::{Forward, SeqInput, SeqOutput};
 use crate::request::{IntegrityKind, RequestError, RequestId};
@@ -15,7 +15,6 @@ use crate::transfer::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver as Inbox, Sender as Outbox};
 
 /// What reaches the decode pool beside the wire.
@@ -23,11 +22,9 @@ use std::sync::mpsc::{Receiver as Inbox, Sender as Outbox};
 pub(super) enum DecodeInbox {
     /// The request that an offer on the wire will be about.
     Offered(Box<Record>),
-    /// End a request, whatever its state.
-    Abort(RequestId),
     /// Do damage on purpose.
     Inject(Fault),
-    /// The wire has a message, or the prefill pool has ended.
+    /// The wire has a message, a request was aborted, or the engine is to end.
     Wake,
 }
 
@@ -67,31 +64,48 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
     /// Serves until the prefill pool has ended.
     pub(super) fn run(mut self) {
         if let Err(error) = self.serve() {
-            self.shared.metrics.ready.store(false, Ordering::Release);
-            let reason = error_chain(&error);
-            for resident in self.state.residents.values() {
-                resident.record.fail(RequestError::EngineDied { reason: reason.clone() });
-            }
+            self.shared.stop(format!("decode pool: {}", error_chain(&error)));
         }
-        // The prefill pool hears of the end by this side of the wire being dropped.
-        let _ = self.prefill.send(PrefillInbox::Wake);
     }
 
     fn serve(&mut self) -> Result<(), PoolError> {
         let mut batch = DecodeBatch::default();
         let mut changes: Vec<(PageId, PageTag)> = Vec::new();
         loop {
-            match self.take_inbox(batch.seqs.is_empty()) {
-                Err(PoolError::PeerGone(_)) if self.shared.is_drained() => return Ok(()),
+            match self.turn(&mut batch, &mut changes) {
+                Err(PoolError::PeerGone(_)) if self.shared.is_drained() => break,
                 other => other?,
             }
-            self.drop_abandoned()?;
-            let events = std::mem::take(&mut self.state.events);
-            self.scheduler.step((self.clock)(), events, &mut batch);
-            self.after_schedule(&mut batch)?;
-            mirror_tags(&mut self.forward, self.scheduler.pool_mut(), &mut changes)?;
-            self.run_seqs(&batch.seqs)?;
-            self.show()?;
+        }
+        // Nothing is left but books to close: what the peer had leased, and what just ended.
+        let actions = self.receiver.disconnected();
+        self.act(actions)?;
+        let events = std::mem::take(&mut self.state.events);
+        self.scheduler.step((self.clock)(), events, &mut batch);
+        self.show();
+        self.scheduler.audit()?;
+        Ok(())
+    }
+
+    fn turn(
+        &mut self,
+        batch: &mut DecodeBatch,
+        changes: &mut Vec<(PageId, PageTag)>,
+    ) -> Result<(), PoolError> {
+        self.take_inbox(batch.seqs.is_empty())?;
+        self.drop_unwanted()?;
+        let events = std::mem::take(&mut self.state.events);
+        self.scheduler.step((self.clock)(), events, batch);
+        debug_assert_eq!(self.scheduler.audit().err(), None);
+        self.after_schedule(batch)?;
+        tracking! {
+            mirror_tags(&mut self.forward, self.scheduler.pool_mut(), changes)?;
+        }
+        self.run_seqs(&batch.seqs)?;
+        self.show();
+        match self.shared.is_drained() {
+            true => self.tell_prefill(PrefillInbox::Wake),
+            false => Ok(()),
         }
     }
 
@@ -112,7 +126,6 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
         for message in arrived {
             match message {
                 DecodeInbox::Offered(record) => self.offered(*record),
-                DecodeInbox::Abort(id) => self.abort(id)?,
                 DecodeInbox::Inject(fault) => self.state.faults.push(fault),
                 DecodeInbox::Wake => {}
             }
@@ -129,21 +142,16 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
         self.state.residents.insert(resident.record.id, resident);
     }
 
-    fn abort(&mut self, id: RequestId) -> Result<(), PoolError> {
-        let Some(resident) = self.state.residents.remove(&id) else { return Ok(()) };
-        resident.record.fail(RequestError::Aborted);
-        self.state.events.push(DecodeEvent::Abort(id));
-        match self.receiver.abort(id, AbortReason::Client) {
-            Some(message) => self.send(message),
-            None => Ok(()),
-        }
-    }
-
-    fn drop_abandoned(&mut self) -> Result<(), PoolError> {
-        let residents = self.state.residents.values();
-        let abandoned = residents.filter(|resident| resident.record.is_abandoned());
-        for id in abandoned.map(|resident| resident.record.id).collect::<Vec<_>>() {
-            self.abort(id)?;
+    /// Lets go of the requests that need not go on.
+    fn drop_unwanted(&mut self) -> Result<(), PoolError> {
+        let unwanted =
+            self.state.residents.extract_if(.., |_, resident| resident.record.is_unwanted());
+        for (id, resident) in unwanted.collect::<Vec<_>>() {
+            resident.record.fail(RequestError::Aborted);
+            self.state.events.push(DecodeEvent::Abort(id));
+            if let Some(message) = self.receiver.abort(id, AbortReason::Client) {
+                self.send(message)?;
+            }
         }
         Ok(())
     }
@@ -239,7 +247,7 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
         }
         self.scale_new_pages(seqs)?;
         let bent = self.do_damage(seqs[0].request)?;
-        let mut inputs = Vec::with_capacity(seqs.len());
+        let mut inputs: Vec<SeqInput<'_, T>> = Vec::with_capacity(seqs.len());
         for (index, seq) in seqs.iter().enumerate() {
             let record = &self.state.residents[&seq.request].record;
             let table = self.scheduler.table(seq.request).expect("a running request has pages");
@@ -251,7 +259,7 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
                 tokens: &record.tokens[seq.position..=seq.position],
                 start: seq.position,
                 pages,
-                tags: table.tags(),
+                ledger: table.ledger(),
                 sample: Some(record.sample_row()),
             });
         }
@@ -347,13 +355,9 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
         self.prefill.send(message).map_err(|_| PoolError::PeerGone(PeerGone))
     }
 
-    fn show(&mut self) -> Result<(), PoolError> {
+    fn show(&mut self) {
         let counts = self.scheduler.pool_mut().counts();
         let (running, waiting) = (self.scheduler.num_running(), self.scheduler.num_waiting());
         gauge(&self.shared.metrics.decode, counts, running, waiting);
-        match self.shared.is_drained() {
-            true => self.tell_prefill(PrefillInbox::Wake),
-            false => Ok(()),
-        }
     }
 }

@@ -2,11 +2,12 @@
 
 use super::info::{EngineInfo, EngineMetrics};
 use crate::request::{GenerateEvent, GenerateRequest, RequestError, RequestId};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Where a request's events go. A receiver that was dropped aborts its request.
+/// Where a request's events go.
 pub type EventSink = UnboundedSender<GenerateEvent>;
 
 /// What the engine is told.
@@ -40,10 +41,59 @@ pub enum Fault {
     PageInFlight,
 }
 
-/// A cheap handle on an engine; every clone reaches the same one.
+/// Delivers a command; false if no engine listens any more.
+type Deliver = dyn Fn(Command) -> bool + Send + Sync;
+
+/// What a request says, in order. Dropping it aborts the request.
+pub struct Events {
+    id: RequestId,
+    receiver: UnboundedReceiver<GenerateEvent>,
+    engine: Weak<Deliver>,
+    is_ended: bool,
+}
+
+impl Events {
+    /// The next event, awaited; `None` after the last.
+    pub async fn recv(&mut self) -> Option<GenerateEvent> {
+        std::future::poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// As [`Events::recv`], for code that is not asynchronous.
+    pub fn blocking_recv(&mut self) -> Option<GenerateEvent> {
+        let event = self.receiver.blocking_recv();
+        self.note(event)
+    }
+
+    /// As [`Events::recv`], once.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<GenerateEvent>> {
+        self.receiver.poll_recv(cx).map(|event| self.note(event))
+    }
+
+    fn note(&mut self, event: Option<GenerateEvent>) -> Option<GenerateEvent> {
+        self.is_ended |= !matches!(event, Some(GenerateEvent::Token(_)));
+        event
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        if let (false, Some(send)) = (self.is_ended, self.engine.upgrade()) {
+            send(Command::Abort(self.id));
+        }
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// A cheap handle on an engine; every clone reaches the same one. When the last is dropped the
+/// engine finishes what runs and ends, as after [`EngineHandle::drain`].
 #[derive(Clone)]
 pub struct EngineHandle {
-    send: Arc<dyn Fn(Command) -> bool + Send + Sync>,
+    send: Arc<Deliver>,
     next_id: Arc<AtomicU64>,
     info: Arc<EngineInfo>,
     metrics: Arc<EngineMetrics>,
@@ -61,18 +111,16 @@ impl EngineHandle {
         Self { send: Arc::new(send), next_id, info: Arc::new(info), metrics }
     }
 
-    /// Starts a request; its events arrive on the receiver, whose drop aborts the request.
+    /// Starts a request.
     ///
     /// # Errors
     /// [`RequestError::EngineDied`] if no engine listens any more.
-    pub fn submit(
-        &self,
-        request: GenerateRequest,
-    ) -> Result<(RequestId, UnboundedReceiver<GenerateEvent>), RequestError> {
+    pub fn submit(&self, request: GenerateRequest) -> Result<(RequestId, Events), RequestError> {
         let id = RequestId(self.next_id.fetch_add(1, Ordering::Relaxed));
         let (events, receiver) = unbounded_channel();
         self.send(Command::Submit { id, request, events })?;
-        Ok((id, receiver))
+        let engine = Arc::downgrade(&self.send);
+        Ok((id, Events { id, receiver, engine, is_ended: false }))
     }
 
     /// Ends a request, whatever its state.

@@ -21,6 +21,6 @@ mod start;
 pub use config::{
     Clock, EngineConfig, KvScales, PoolConfig, StartError, kv_bytes_per_token, named_kv_format,
 };
-pub use handle::{Command, EngineHandle, EventSink, Fault};
+pub use handle::{Command, EngineHandle, EventSink, Events, Fault};
 pub use info::{EngineInfo, EngineMetrics, IntegrityInfo, KvScaleInfo, PoolInfo, PoolMetrics};
-pub use start::{EngineModel, EngineThreads, start};
+pub use start::{EngineModel, EngineStopped, EngineThreads, start, start_on};

@@ -2,10 +2,12 @@
 
 use super::config::{Clock, KvScales};
 use super::decode::DecodeInbox;
-use super::handle::{Command, Fault};
+use super::handle::Fault;
 use super::pool::{digest_key, gauge, mirror_tags};
-use super::record::{Record, Shared, add, transfer_error};
-use crate::cache::{CacheNamespace, CacheSalt, LeaseId, PageId, PageTag, PageTracker};
+use super::record::{Life, Record, Shared, add, transfer_error};
+use crate::cache::{
+    AuditError, CacheNamespace, CacheSalt, LeaseId, PageId, PageTag, PageTracker, tracking,
+};
 use crate::device::{Device, DeviceError};
 use crate::model::{Forward, SeqInput, SeqOutput};
 use crate::request::{IntegrityKind, RequestError, RequestId};
@@ -14,9 +16,9 @@ use crate::transfer::{
     AbortReason, Message, PageMessage, PeerGone, SendOffer, Sender, SenderAction, Signal, WireEnd,
 };
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver as Inbox, Sender as Outbox};
+use std::sync::{Arc, Weak};
 use tessera_kernels::formats::KvFormat;
 use tessera_kernels::ops::page_digest::digest_layer;
 
@@ -26,8 +28,14 @@ const AUTO_SCALE_HEADROOM: f32 = 2.0;
 /// What reaches the prefill pool.
 #[derive(Debug)]
 pub(super) enum PrefillInbox {
-    /// From the engine's handle.
-    Command(Command),
+    /// A new request.
+    Submit(Box<Record>),
+    /// End a request, whatever its state.
+    Abort(RequestId),
+    /// Do damage on purpose.
+    Inject(Fault),
+    /// Refuse what comes, and end when nothing is left.
+    Drain,
     /// From the decode pool: read this again, with what it has generated.
     Preempted(Box<Record>),
     /// The wire has a message, or the last request has ended.
@@ -41,6 +49,8 @@ pub(super) enum PoolError {
     Device(#[from] DeviceError),
     #[error(transparent)]
     PeerGone(#[from] PeerGone),
+    #[error("pages are lost")]
+    Books(#[from] AuditError),
 }
 
 /// The prefill pool.
@@ -57,63 +67,56 @@ pub(super) struct PrefillWorker<D: Device, T: PageTracker> {
     pub(super) kv_scales: KvScales,
     pub(super) integrity: bool,
     pub(super) model_revision: Arc<str>,
-    pub(super) records: BTreeMap<RequestId, Record>,
-    pub(super) events: Vec<PrefillEvent>,
-    pub(super) damage_next_page: bool,
+    pub(super) state: PrefillState,
+}
+
+/// What the thread begins with empty.
+#[derive(Debug, Default)]
+pub(super) struct PrefillState {
+    /// Requests in this pool.
+    records: BTreeMap<RequestId, Record>,
+    /// Requests anywhere, so that an abort finds one on its way between the pools too.
+    lives: BTreeMap<RequestId, Weak<Life>>,
+    events: Vec<PrefillEvent>,
+    damage_next_page: bool,
 }
 
 impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
-    /// Serves until the engine is drained or the handle is gone and nothing is left.
+    /// Serves until the engine is drained.
     pub(super) fn run(mut self) {
         if let Err(error) = self.serve() {
-            self.shared.metrics.ready.store(false, Ordering::Release);
-            let reason = error_chain(&error);
-            for record in self.records.values() {
-                record.fail(RequestError::EngineDied { reason: reason.clone() });
-            }
+            self.shared.stop(format!("prefill pool: {}", error_chain(&error)));
         }
-        // The decode pool hears of the end by this side of the wire being dropped.
-        let _ = self.decode.send(DecodeInbox::Wake);
     }
 
     fn serve(&mut self) -> Result<(), PoolError> {
         let mut batch = PrefillBatch::default();
         let mut changes: Vec<(PageId, PageTag)> = Vec::new();
-        loop {
-            if !self.take_inbox(batch.chunks.is_empty())? || self.shared.is_drained() {
-                return Ok(());
+        while !(self.shared.is_drained() && self.state.events.is_empty()) {
+            self.take_inbox(batch.chunks.is_empty())?;
+            self.drop_unwanted()?;
+            let events = std::mem::take(&mut self.state.events);
+            self.scheduler.step((self.clock)(), events, &mut batch);
+            debug_assert_eq!(self.scheduler.audit().err(), None);
+            self.after_schedule(&mut batch);
+            tracking! {
+                mirror_tags(&mut self.forward, self.scheduler.pool_mut(), &mut changes)?;
             }
-            self.drop_abandoned()?;
-            let now = (self.clock)();
-            self.scheduler.step(now, std::mem::take(&mut self.events), &mut batch);
-            for admitted in &batch.admitted {
-                add(&self.shared.metrics.cached_tokens_total, admitted.cached_tokens as u64);
-                if let Some(record) = self.records.get_mut(&admitted.request) {
-                    record.cached_tokens = admitted.cached_tokens;
-                }
-            }
-            for (request, error) in std::mem::take(&mut batch.refused) {
-                if let Some(record) = self.records.remove(&request) {
-                    record.fail(error);
-                }
-            }
-            mirror_tags(&mut self.forward, self.scheduler.pool_mut(), &mut changes)?;
             self.run_chunks(&batch.chunks)?;
             self.show();
         }
+        self.scheduler.audit()?;
+        Ok(())
     }
 
-    /// Handles what has arrived; waits for something if `idle`. False once nothing can arrive.
+    /// Handles what has arrived; waits for something if `idle`.
     ///
     /// The wire is read between taking the inbox and acting on it: a request is preempted only
     /// after its hand-off was committed, so the commit must be acted on first.
-    fn take_inbox(&mut self, idle: bool) -> Result<bool, PoolError> {
+    fn take_inbox(&mut self, idle: bool) -> Result<(), PoolError> {
         let mut arrived = Vec::new();
-        if idle && self.events.is_empty() {
-            match self.inbox.recv() {
-                Ok(message) => arrived.push(message),
-                Err(_) => return Ok(false),
-            }
+        if idle && self.state.events.is_empty() {
+            arrived.push(self.inbox.recv().map_err(|_| PeerGone)?);
         }
         arrived.extend(self.inbox.try_iter());
         while let Some(message) = self.wire.try_recv()? {
@@ -121,91 +124,97 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
                 self.act(action)?;
             }
         }
-        for message in arrived {
-            match message {
-                PrefillInbox::Command(command) => self.command(command)?,
-                PrefillInbox::Preempted(record) => self.arrive(*record, true),
-                PrefillInbox::Wake => {}
-            }
-        }
-        Ok(true)
+        arrived.into_iter().try_for_each(|message| self.handle(message))
     }
 
-    fn command(&mut self, command: Command) -> Result<(), PoolError> {
-        match command {
-            Command::Submit { id, request, events } => {
-                let record = Record::new(id, request, events, self.shared.clone());
+    fn handle(&mut self, message: PrefillInbox) -> Result<(), PoolError> {
+        match message {
+            PrefillInbox::Submit(record) => {
                 if self.shared.draining.load(Ordering::Acquire) {
                     record.fail(RequestError::ShuttingDown);
-                } else {
-                    self.arrive(record, false);
+                    return Ok(());
                 }
+                self.state.lives.retain(|_, life| life.strong_count() > 0);
+                self.state.lives.insert(record.id, record.life());
+                self.arrive(*record, false);
+                Ok(())
             }
-            Command::Abort(id) => self.abort(id, RequestError::Aborted, AbortReason::Client)?,
-            Command::Inject(Fault::PageInFlight) => self.damage_next_page = true,
-            Command::Inject(fault) => self.tell_decode(DecodeInbox::Inject(fault))?,
-            Command::Drain => {
+            PrefillInbox::Abort(id) => {
+                if let Some(life) = self.state.lives.remove(&id).and_then(|life| life.upgrade()) {
+                    life.fail(RequestError::Aborted);
+                }
+                self.tell_decode(DecodeInbox::Wake)
+            }
+            PrefillInbox::Inject(Fault::PageInFlight) => {
+                self.state.damage_next_page = true;
+                Ok(())
+            }
+            PrefillInbox::Inject(fault) => self.tell_decode(DecodeInbox::Inject(fault)),
+            PrefillInbox::Drain => {
                 self.shared.draining.store(true, Ordering::Release);
-                self.tell_decode(DecodeInbox::Wake)?;
+                self.tell_decode(DecodeInbox::Wake)
             }
+            PrefillInbox::Preempted(record) => {
+                self.arrive(*record, true);
+                Ok(())
+            }
+            PrefillInbox::Wake => Ok(()),
         }
-        Ok(())
     }
 
     fn arrive(&mut self, record: Record, is_preempted: bool) {
-        if record.is_ended() {
-            return;
-        }
         let salt = match &record.request.cache_salt {
             Some(salt) => CacheSalt::Tenant(salt.clone()),
             None => CacheSalt::Private(record.id),
         };
         let model_revision = self.model_revision.clone();
-        self.events.push(PrefillEvent::Arrive(Arrival {
+        self.state.events.push(PrefillEvent::Arrive(Arrival {
             request: record.id,
             prompt: Arc::from(record.tokens.as_slice()),
             max_tokens: record.remaining(),
             namespace: CacheNamespace { salt, adapter: None, model_revision },
             is_preempted,
         }));
-        self.records.insert(record.id, record);
+        self.state.records.insert(record.id, record);
     }
 
-    /// Ends a request wherever it is.
-    fn abort(
-        &mut self,
-        id: RequestId,
-        error: RequestError,
-        reason: AbortReason,
-    ) -> Result<(), PoolError> {
-        if let Some(record) = self.records.remove(&id) {
-            record.fail(error);
-            self.events.push(PrefillEvent::Abort(id));
-            for message in self.sender.abort(id, reason) {
+    /// Lets go of the requests that need not go on.
+    fn drop_unwanted(&mut self) -> Result<(), PoolError> {
+        let unwanted = self.state.records.extract_if(.., |_, record| record.is_unwanted());
+        for (id, record) in unwanted.collect::<Vec<_>>() {
+            record.fail(RequestError::Aborted);
+            self.state.events.push(PrefillEvent::Abort(id));
+            for message in self.sender.abort(id, AbortReason::Client) {
                 self.send(message)?;
             }
-        }
-        self.tell_decode(DecodeInbox::Abort(id))
-    }
-
-    fn drop_abandoned(&mut self) -> Result<(), PoolError> {
-        let abandoned = self.records.values().filter(|record| record.is_abandoned());
-        for id in abandoned.map(|record| record.id).collect::<Vec<_>>() {
-            self.abort(id, RequestError::Aborted, AbortReason::Client)?;
         }
         Ok(())
     }
 
+    /// Keeps the records in step with what the scheduler decided.
+    fn after_schedule(&mut self, batch: &mut PrefillBatch) {
+        for admitted in &batch.admitted {
+            if let Some(record) = self.state.records.get_mut(&admitted.request) {
+                record.admitted(admitted.cached_tokens);
+            }
+        }
+        for (request, error) in batch.refused.drain(..) {
+            if let Some(record) = self.state.records.remove(&request) {
+                record.fail(error);
+            }
+        }
+    }
+
     fn run_chunks(&mut self, chunks: &[Chunk]) -> Result<(), PoolError> {
-        let mut inputs = Vec::with_capacity(chunks.len());
+        let mut inputs: Vec<SeqInput<'_, T>> = Vec::with_capacity(chunks.len());
         for chunk in chunks {
-            let record = &self.records[&chunk.request];
+            let record = &self.state.records[&chunk.request];
             let table = self.scheduler.table(chunk.request).expect("a chunk's request has pages");
             inputs.push(SeqInput {
                 tokens: &record.tokens[chunk.start..chunk.start + chunk.len],
                 start: chunk.start,
                 pages: table.pages(),
-                tags: table.tags(),
+                ledger: table.ledger(),
                 sample: chunk.is_last.then(|| record.sample_row()),
             });
         }
@@ -226,25 +235,26 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
         if let Some(index) = output.bad_page {
             let table = self.scheduler.table(id).expect("a chunk's request has pages");
             let pages = vec![table.pages()[index]];
-            self.events.push(PrefillEvent::Fault { request: id, pages });
-            if let Some(record) = self.records.remove(&id) {
+            self.state.events.push(PrefillEvent::Fault { request: id, pages });
+            if let Some(record) = self.state.records.remove(&id) {
                 record.fail(RequestError::KvIntegrity { kind: IntegrityKind::PageTag });
             }
             return Ok(());
         }
         let Some(sampled) = output.sampled else { return Ok(()) };
-        let Some(record) = self.records.get_mut(&id) else { return Ok(()) };
+        let Some(record) = self.state.records.get_mut(&id) else { return Ok(()) };
         match record.token(sampled) {
             Err(error) => {
                 record.fail(error);
-                self.records.remove(&id);
-                self.clear_own_pages(chunk)?;
-                self.events.push(PrefillEvent::Abort(id));
+                let shared_tokens = record.shared_tokens;
+                self.state.records.remove(&id);
+                self.clear_own_pages(id, shared_tokens)?;
+                self.state.events.push(PrefillEvent::Abort(id));
             }
             Ok(token) if record.reason_to_stop(token.id).is_some() => {
                 record.push(token);
-                self.records.remove(&id);
-                self.events.push(PrefillEvent::HandedOff(id));
+                self.state.records.remove(&id);
+                self.state.events.push(PrefillEvent::HandedOff(id));
             }
             Ok(token) => {
                 let offer = SendOffer {
@@ -264,9 +274,9 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
     }
 
     /// Zeroes what a request with poisoned values wrote, so that nothing can read it again.
-    fn clear_own_pages(&mut self, chunk: Chunk) -> Result<(), DeviceError> {
-        let table = self.scheduler.table(chunk.request).expect("a chunk's request has pages");
-        let first_own = chunk.start / self.forward.cache_spec().page_size;
+    fn clear_own_pages(&mut self, id: RequestId, shared_tokens: usize) -> Result<(), DeviceError> {
+        let table = self.scheduler.table(id).expect("a chunk's request has pages");
+        let first_own = shared_tokens / self.forward.cache_spec().page_size;
         table.pages()[first_own..].iter().try_for_each(|&page| self.forward.clear_page(page))
     }
 
@@ -278,13 +288,13 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
             }
             SenderAction::HandedOff(request) => {
                 add(&self.shared.metrics.transfers_total, 1);
-                self.records.remove(&request);
-                self.events.push(PrefillEvent::HandedOff(request));
+                self.state.records.remove(&request);
+                self.state.events.push(PrefillEvent::HandedOff(request));
             }
             SenderAction::Failed(request, reason) => {
                 add(&self.shared.metrics.transfer_failed_total, 1);
-                self.events.push(PrefillEvent::Abort(request));
-                if let Some(record) = self.records.remove(&request) {
+                self.state.events.push(PrefillEvent::Abort(request));
+                if let Some(record) = self.state.records.remove(&request) {
                     record.fail(transfer_error(reason));
                 }
             }
@@ -301,7 +311,7 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
         num_pages: usize,
     ) -> Result<(), PoolError> {
         let (Some(record), Some(table)) =
-            (self.records.get(&request), self.scheduler.table(request))
+            (self.state.records.get(&request), self.scheduler.table(request))
         else {
             return Ok(());
         };
@@ -326,7 +336,7 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
             let digests: Vec<u64> =
                 if self.integrity { layers.map(digest).collect() } else { Vec::new() };
             let mut bytes = page.bytes;
-            if std::mem::take(&mut self.damage_next_page) {
+            if std::mem::take(&mut self.state.damage_next_page) {
                 bytes[0] ^= 1;
             }
             let (bytes, digests, scales) = (bytes.into(), digests.into(), scales.clone());

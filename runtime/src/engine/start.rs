@@ -1,21 +1,20 @@
 //! Puts an engine together: two pools, a handshake, two threads.
 
 use super::config::{EngineConfig, KvScales, PoolConfig, StartError};
-use super::decode::{DecodeState, DecodeWorker};
-use super::handle::EngineHandle;
+use super::decode::{DecodeInbox, DecodeState, DecodeWorker};
+use super::handle::{Command, EngineHandle};
 use super::info::EngineMetrics;
 use super::pool::warm_up;
-use super::prefill::{PrefillInbox, PrefillWorker};
-use super::record::Shared;
+use super::prefill::{PrefillInbox, PrefillState, PrefillWorker};
+use super::record::{Record, Shared};
 use crate::cache::{NoopTracker, PageTracker, PoolSize, TagTracker};
-use crate::device::{CacheSpec, CpuDevice, DeviceError};
+use crate::device::{CacheSpec, CpuDevice, Device};
 use crate::model::{Attention, Forward, ModelSpec, ModelWeights};
 use crate::schedule::{DecodeConfig, DecodeScheduler, PrefillConfig, PrefillScheduler};
 use crate::transfer::{Descriptor, Receiver, ReceiverAction, Sender, SenderAction, wire_pair};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, channel};
 use std::thread::JoinHandle;
 
 /// Younger requests that may pass a waiting one.
@@ -34,23 +33,33 @@ pub struct EngineModel {
 
 /// The threads of a running engine.
 #[derive(Debug)]
-pub struct EngineThreads(Vec<JoinHandle<()>>);
+pub struct EngineThreads {
+    threads: Vec<JoinHandle<()>>,
+    shared: Arc<Shared>,
+}
+
+/// The engine ended before it was asked to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the engine stopped: {reason}")]
+pub struct EngineStopped {
+    /// The first pool to stop, and why.
+    pub reason: String,
+}
 
 impl EngineThreads {
     /// Waits until both pools have ended (see [`EngineHandle::drain`]).
     ///
     /// # Errors
-    /// The name of a thread that panicked.
-    pub fn join(self) -> Result<(), String> {
-        let name = |thread: &JoinHandle<()>| thread.thread().name().unwrap_or("?").to_owned();
-        let mut result = Ok(());
-        for thread in self.0 {
-            let name = name(&thread);
-            if thread.join().is_err() {
-                result = Err(name);
-            }
+    /// [`EngineStopped`] if one failed or panicked.
+    pub fn join(self) -> Result<(), EngineStopped> {
+        for thread in self.threads {
+            // A panic has left its reason too.
+            let _ = thread.join();
         }
-        result
+        match self.shared.died.get() {
+            Some(reason) => Err(EngineStopped { reason: reason.clone() }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -62,81 +71,68 @@ pub fn start(
     config: EngineConfig,
     model: EngineModel,
 ) -> Result<(EngineHandle, EngineThreads), StartError> {
+    start_on([CpuDevice::new(), CpuDevice::new()], config, model)
+}
+
+/// Starts an engine whose prefill and decode pools run on these devices.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_on<D: Device + 'static>(
+    devices: [D; 2],
+    config: EngineConfig,
+    model: EngineModel,
+) -> Result<(EngineHandle, EngineThreads), StartError> {
     if config.integrity {
-        start_tracked::<TagTracker>(config, model)
+        start_tracked::<D, TagTracker>(devices, &config, model)
     } else {
-        start_tracked::<NoopTracker>(config, model)
+        start_tracked::<D, NoopTracker>(devices, &config, model)
     }
 }
 
-fn start_tracked<T: PageTracker + Send + 'static>(
-    config: EngineConfig,
+fn start_tracked<D: Device + 'static, T: PageTracker + Send + 'static>(
+    [prefill_device, decode_device]: [D; 2],
+    config: &EngineConfig,
     model: EngineModel,
 ) -> Result<(EngineHandle, EngineThreads), StartError>
 where
     T::Ledger: Send,
 {
     let EngineModel { spec, prefill, decode } = model;
-    config.kv_scales.check(&config, spec.num_layers)?;
+    config.kv_scales.check(config, spec.num_layers)?;
     let caches =
         [config.prefill.cache_spec("prefill", &spec)?, config.decode.cache_spec("decode", &spec)?];
     let weight_bytes = [prefill.num_bytes(), decode.num_bytes()];
     let info = config.info(&spec, [&caches[0], &caches[1]], weight_bytes);
-    let (sender, receiver) = handshake(&config, &spec)?;
+    let (sender, receiver) = handshake(config, &spec)?;
 
-    let put = |pool: &'static str, weights, attention| {
-        let (settings, cache) = match pool {
-            "prefill" => (&config.prefill, &caches[0]),
-            _ => (&config.decode, &caches[1]),
-        };
-        let limits = (attention, settings.step_limits(cache, config.max_model_len));
-        let forward = Forward::new(CpuDevice::new(), &spec, weights, cache.clone(), limits);
-        let warm = |mut forward: Forward<CpuDevice>| -> Result<_, DeviceError> {
-            let scales = config.kv_scales.of(settings.kv, spec.num_layers);
-            let scaled = settings.kv.scaled && config.kv_scales != KvScales::Auto;
-            warm_up(&mut forward, scaled.then_some(&scales))?;
-            Ok(forward)
-        };
-        forward.and_then(warm).map_err(|source| StartError::Device { pool, source })
-    };
-    let prefill_forward = put("prefill", prefill, Attention::Expanded)?;
-    let decode_forward = put("decode", decode, Attention::Absorbed)?;
+    let [prefill_cache, decode_cache] = &caches;
+    let place = Placement { config, spec: &spec, pool: "prefill", cache: prefill_cache };
+    let prefill_forward = place.load(prefill_device, prefill, &config.prefill)?;
+    let place = Placement { config, spec: &spec, pool: "decode", cache: decode_cache };
+    let decode_forward = place.load(decode_device, decode, &config.decode)?;
 
     let metrics = Arc::new(EngineMetrics::default());
-    for (pool, cache) in [(&metrics.prefill, &caches[0]), (&metrics.decode, &caches[1])] {
-        pool.pages_total.store(cache.num_pages as u64, Ordering::Relaxed);
-        pool.pages_free.store(cache.num_pages as u64, Ordering::Relaxed);
-    }
-    let shared = Arc::new(Shared {
-        metrics: metrics.clone(),
-        eos_token_ids: spec.eos_token_ids.clone(),
-        live: AtomicUsize::new(0),
-        draining: AtomicBool::new(false),
-    });
+    let shared = Arc::new(Shared::new(metrics.clone(), spec.eos_token_ids));
     let (to_prefill, prefill_inbox) = channel();
     let (to_decode, decode_inbox) = channel();
     let (prefill_wire, decode_wire) = wire_pair();
-    let pool_size = |cache: &CacheSpec| PoolSize {
-        num_pages: u32::try_from(cache.num_pages).expect("checked by `cache_spec`"),
-        page_size: cache.page_size,
-    };
     let sizes = caches.each_ref().map(pool_size);
+    show_empty(&metrics, sizes);
     let prefill_worker = PrefillWorker::<_, T> {
         forward: prefill_forward,
-        scheduler: PrefillScheduler::new(prefill_config(&config, sizes)),
+        scheduler: PrefillScheduler::new(prefill_config(config, sizes)),
         sender,
         wire: prefill_wire,
         inbox: prefill_inbox,
-        decode: to_decode,
+        decode: to_decode.clone(),
         shared: shared.clone(),
         clock: config.clock.clone(),
         target: config.decode.kv,
         kv_scales: config.kv_scales.clone(),
         integrity: config.integrity,
         model_revision: Arc::from(config.fingerprint.as_str()),
-        records: BTreeMap::new(),
-        events: Vec::new(),
-        damage_next_page: false,
+        state: PrefillState::default(),
     };
     let decode_worker = DecodeWorker::<_, T> {
         forward: decode_forward,
@@ -145,18 +141,124 @@ where
         wire: decode_wire,
         inbox: decode_inbox,
         prefill: to_prefill.clone(),
-        shared,
+        shared: shared.clone(),
         clock: config.clock.clone(),
         integrity: config.integrity,
         state: DecodeState::default(),
     };
-    let threads = vec![
-        spawn("prefill", move || prefill_worker.run())?,
-        spawn("decode", move || decode_worker.run())?,
-    ];
     metrics.ready.store(true, Ordering::Release);
-    let send = move |command| to_prefill.send(PrefillInbox::Command(command)).is_ok();
-    Ok((EngineHandle::new(send, info, metrics), EngineThreads(threads)))
+    let to_peer = to_prefill.clone();
+    let wake_prefill = move || drop(to_peer.send(PrefillInbox::Wake));
+    let wake_decode = move || drop(to_decode.send(DecodeInbox::Wake));
+    let threads = vec![
+        spawn("prefill", (&shared, wake_decode), move || prefill_worker.run())?,
+        spawn("decode", (&shared, wake_prefill), move || decode_worker.run())?,
+    ];
+    let commands = Commands { inbox: to_prefill, shared: shared.clone() };
+    let handle = EngineHandle::new(move |command| commands.send(command), info, metrics);
+    Ok((handle, EngineThreads { threads, shared }))
+}
+
+/// Where a pool's part of the model goes.
+struct Placement<'a> {
+    config: &'a EngineConfig,
+    spec: &'a ModelSpec,
+    pool: &'static str,
+    cache: &'a CacheSpec,
+}
+
+impl Placement<'_> {
+    /// Puts the weights and an empty cache on the device and runs it once.
+    fn load<D: Device>(
+        &self,
+        device: D,
+        weights: ModelWeights,
+        settings: &PoolConfig,
+    ) -> Result<Forward<D>, StartError> {
+        let Self { config, spec, pool, cache } = *self;
+        let attention = if pool == "prefill" { Attention::Expanded } else { Attention::Absorbed };
+        let limits = (attention, settings.step_limits(cache, config.max_model_len));
+        let scales = config.kv_scales.of(settings.kv, spec.num_layers);
+        let is_scaled = settings.kv.scaled && config.kv_scales != KvScales::Auto;
+        let load = || {
+            let mut forward = Forward::new(device, spec, weights, *cache, limits)?;
+            warm_up(&mut forward, is_scaled.then_some(&scales))?;
+            Ok(forward)
+        };
+        load().map_err(|source| StartError::Device { pool, source })
+    }
+}
+
+/// The way in. Dropping the last handle drops it, and that drains the engine.
+struct Commands {
+    inbox: mpsc::Sender<PrefillInbox>,
+    shared: Arc<Shared>,
+}
+
+impl Commands {
+    /// Whether the engine still listens.
+    fn send(&self, command: Command) -> bool {
+        let message = match command {
+            Command::Submit { id, request, events } => {
+                let record = Record::new(id, request, events, self.shared.clone());
+                PrefillInbox::Submit(Box::new(record))
+            }
+            Command::Abort(id) => PrefillInbox::Abort(id),
+            Command::Inject(fault) => PrefillInbox::Inject(fault),
+            Command::Drain => PrefillInbox::Drain,
+        };
+        self.inbox.send(message).is_ok()
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        self.send(Command::Drain);
+    }
+}
+
+/// What a pool's thread does last, panic or not, when all that it held has been dropped.
+struct PoolEnd<'a, W: Fn()> {
+    pool: &'static str,
+    shared: &'a Shared,
+    wake_peer: W,
+}
+
+impl<W: Fn()> Drop for PoolEnd<'_, W> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.stop(format!("the {} pool panicked", self.pool));
+        }
+        self.shared.metrics.ready.store(false, Ordering::Release);
+        (self.wake_peer)();
+    }
+}
+
+fn spawn(
+    pool: &'static str,
+    (shared, wake_peer): (&Arc<Shared>, impl Fn() + Send + 'static),
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StartError> {
+    let shared = shared.clone();
+    let body = move || {
+        let _end = PoolEnd { pool, shared: &shared, wake_peer };
+        run();
+    };
+    std::thread::Builder::new().name(pool.to_owned()).spawn(body).map_err(StartError::Thread)
+}
+
+fn pool_size(cache: &CacheSpec) -> PoolSize {
+    PoolSize {
+        num_pages: u32::try_from(cache.num_pages).expect("checked by `cache_spec`"),
+        page_size: cache.page_size,
+    }
+}
+
+fn show_empty(metrics: &EngineMetrics, [prefill, decode]: [PoolSize; 2]) {
+    for (pool, size) in [(&metrics.prefill, prefill), (&metrics.decode, decode)] {
+        pool.pages_total.store(u64::from(size.num_pages), Ordering::Relaxed);
+        pool.pages_free.store(u64::from(size.num_pages), Ordering::Relaxed);
+    }
 }
 
 fn prefill_config(config: &EngineConfig, [pool, decode_pool]: [PoolSize; 2]) -> PrefillConfig {
@@ -172,10 +274,6 @@ fn prefill_config(config: &EngineConfig, [pool, decode_pool]: [PoolSize; 2]) -> 
 
 fn decode_config(decode: &PoolConfig, pool: PoolSize) -> DecodeConfig {
     DecodeConfig { pool, max_seqs: decode.max_seqs, reserve_tokens: pool.page_size }
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(StartError::Thread)
 }
 
 /// Lets the two pools compare descriptors before either accepts a request.

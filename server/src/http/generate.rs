@@ -9,8 +9,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use tessera_runtime::engine::Events;
 use tessera_runtime::request::{FinishReason, GenerateEvent, GeneratedToken, RequestError};
-use tokio::sync::mpsc::UnboundedReceiver;
 
 /// All choices of one request, while they run. Dropping it aborts what still runs.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Generation {
 #[derive(Debug)]
 struct Choice {
     /// `None` once the choice has ended.
-    events: Option<UnboundedReceiver<GenerateEvent>>,
+    events: Option<Events>,
     stream: TextStream,
     /// Entries of tokens whose text has not been sent yet.
     entries: VecDeque<TokenEntry>,
@@ -141,7 +141,7 @@ impl Generation {
         delta.text = choice.stream.push(bytes);
         delta.logprobs = choice.release();
         if choice.stream.stopped() {
-            // Dropping the receiver tells the engine that nobody wants the rest.
+            // Dropping the events tells the engine that nobody wants the rest.
             choice.events = None;
             delta.finish = Some("stop");
         }
