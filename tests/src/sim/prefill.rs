@@ -54,7 +54,13 @@ impl World {
         while let Some(message) = self.prefill.inbox.pop_front() {
             match message {
                 ToPrefill::Submit(id) => self.arrive(id, false),
-                ToPrefill::Abort(id) => self.abort_prefill(id),
+                ToPrefill::Abort(id) => {
+                    // At once, as the request may be on its way between the pools.
+                    if self.clients.contains_key(&id) {
+                        self.end(id, End::Aborted);
+                    }
+                    self.abort_prefill(id);
+                }
             }
         }
         for id in self.abandoned(&self.prefill.records) {
