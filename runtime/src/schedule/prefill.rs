@@ -201,8 +201,10 @@ impl<T: PageTracker> PrefillScheduler<T> {
         let prompt_tokens = arrival.prompt.len();
         let total = prompt_tokens.saturating_add(arrival.max_tokens);
         let (ours, theirs) = (self.config.pool, self.config.decode_pool);
+        // A preempted request is read again with what it has generated, all but a last token.
+        let longest_read = total.saturating_sub(1).max(prompt_tokens);
         let pools = [
-            ("prefill", ours, self.usable_pages(), prompt_tokens),
+            ("prefill", ours, self.usable_pages(), longest_read),
             ("decode", theirs, theirs.num_pages as usize, total),
         ];
         for (pool, size, pool_pages, tokens) in pools {
@@ -325,7 +327,7 @@ mod tests {
         let namespace = CacheNamespace { salt, adapter: None, model_revision };
         let (request, prompt) = (RequestId(id), (0..len).collect());
         let is_preempted = false;
-        PrefillEvent::Arrive(Arrival { request, prompt, max_tokens: 4, namespace, is_preempted })
+        PrefillEvent::Arrive(Arrival { request, prompt, max_tokens: 1, namespace, is_preempted })
     }
 
     #[test]
