@@ -16,7 +16,7 @@ fn golden_model() -> EngineModel {
 
 fn started(sizes: &Sizes) -> Engine {
     let model = golden_model();
-    Engine::start(config(&model.spec, sizes), model).unwrap()
+    Engine::start(config(&model.spec, sizes), model).expect("settings that work")
 }
 
 fn hooked(sizes: &Sizes, hooks: [Hook; 2]) -> Engine {
@@ -42,10 +42,10 @@ impl GiveUp {
         match self {
             Self::Drop => drop(events),
             Self::Abort => {
-                engine.handle.abort(id).unwrap();
+                engine.handle.abort(id).expect("a running engine");
                 // Twice is no error, and neither is an id that nobody has.
-                engine.handle.abort(id).unwrap();
-                engine.handle.abort(RequestId(u64::MAX)).unwrap();
+                engine.handle.abort(id).expect("a running engine");
+                engine.handle.abort(RequestId(u64::MAX)).expect("a running engine");
                 assert_eq!(Said::read(events).end, Err(RequestError::Aborted));
             }
         }
@@ -316,7 +316,7 @@ fn engine_dies(pool: usize, panics: bool) {
         let end = Said::read(events).end;
         assert!(matches!(end, Err(RequestError::EngineDied { .. })), "{end:?}");
     }
-    let error = engine.threads.join().unwrap_err().to_string();
+    let error = engine.threads.join().expect_err("a pool that died").to_string();
     if !panics {
         let name = ["prefill", "decode"][pool];
         let want = format!("the engine stopped: {name} pool: device: worker threads: the device");
