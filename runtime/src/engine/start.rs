@@ -181,7 +181,7 @@ impl Placement<'_> {
         let scales = config.kv_scales.of(settings.kv, spec.num_layers);
         let is_scaled = settings.kv.scaled && config.kv_scales != KvScales::Auto;
         let load = || {
-            let mut forward = Forward::new(device, spec, weights, cache.clone(), limits)?;
+            let mut forward = Forward::new(device, spec, weights, *cache, limits)?;
             warm_up(&mut forward, is_scaled.then_some(&scales))?;
             Ok(forward)
         };
