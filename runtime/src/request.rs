@@ -1,7 +1,7 @@
 //! What a client asks of the engine and what it hears back.
 
 use std::sync::Arc;
-pub use tessera_kernels::ops::sample::SampleParams;
+pub use tessera_kernels::ops::sample::{MAX_TOP_LOGPROBS, SampleParams};
 
 /// One request inside the engine: made by the server, unique for the life of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tessera_kernels::formats::{KvFormat, kv_format};
 use tessera_kernels::ops::sample::{SampleParams, SampleRow};
-use tessera_runtime::cache::PageId;
+use tessera_runtime::cache::{NoopTracker, PageId};
 use tessera_runtime::checkpoint::{Checkpoint, WeightPolicy};
 use tessera_runtime::device::{CacheSpec, CpuDevice};
 use tessera_runtime::model::{
@@ -101,7 +101,7 @@ impl Subject {
             tokens,
             start: 0,
             pages: &pages,
-            tags: &[],
+            ledger: &(),
             sample: None,
         })?)
     }
@@ -130,8 +130,8 @@ impl Subject {
                 prompt_len: prompt.len(),
             });
             let input =
-                SeqInput { tokens: &tokens[start..end], start, pages: &pages, tags: &[], sample };
-            let output = forward.step(&[input])?.remove(0);
+                SeqInput { tokens: &tokens[start..end], start, pages: &pages, ledger: &(), sample };
+            let output = forward.step::<NoopTracker>(&[input])?.remove(0);
             start = end;
             match output.sampled {
                 Some(Sampled::Token { id, .. }) => tokens.push(id),

@@ -1,10 +1,12 @@
 //! Fixtures that the tests and tools of several crates share.
 
+pub mod bench;
 pub mod client;
 pub mod engine;
 pub mod generated;
 pub mod golden;
 pub mod plot;
 pub mod script;
+pub mod sim;
 pub mod tiny;
 pub mod wire;

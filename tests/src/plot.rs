@@ -65,13 +65,11 @@ pub fn lines(labels: &Labels<'_>, series: &[Series]) -> String {
     for &x in &xs {
         text(px(x), BOTTOM + 20.0, "middle", &format!("{x}"));
     }
-    let ticks = (y_max / step).round() as usize;
-    for tick in 0..=ticks {
-        let y = tick as f64 * step;
+    let ticks = (0..).map(|tick| f64::from(tick) * step).take_while(|y| *y <= y_max + step / 2.0);
+    for y in ticks.clone() {
         text(LEFT - 8.0, py(y) + 4.0, "end", &format!("{y}"));
     }
-    for tick in 0..=ticks {
-        let y = py(tick as f64 * step);
+    for y in ticks.map(py) {
         let _ = writeln!(
             svg,
             "<line x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{RIGHT}\" y2=\"{y:.1}\" stroke=\"#ddd\"/>"

@@ -64,7 +64,7 @@ fn both_forms_of_a_config_are_one_spec() {
 #[test]
 fn a_config_is_read_in_full() {
     let spec = ModelSpec::from_config(&json(&golden("kimi_k2").join("config.json"))).unwrap();
-    let yarn = spec.rope.scaling.clone().unwrap();
+    let yarn = spec.rope.scaling.unwrap();
     assert_eq!((yarn.factor, yarn.beta_fast, yarn.beta_slow), (32.0, 1.0, 1.0));
     assert_eq!((spec.rope.theta, spec.rope.interleaved), (50000.0, true));
     assert_eq!(spec.moe.routed_scaling_factor.to_bits(), 2.827f32.to_bits());

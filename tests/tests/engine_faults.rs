@@ -1,6 +1,6 @@
 //! Damage done on purpose: one request ends, every other stream is what it would have been.
 
-use tessera_runtime::cache::{PageId, PageTag};
+use tessera_runtime::cache::{PageId, PageTag, TagTracker};
 use tessera_runtime::device::{CacheSpec, CpuDevice, Device};
 use tessera_runtime::engine::{EngineConfig, EngineModel, Fault, named_kv_format};
 use tessera_runtime::model::{Attention, Forward, SeqInput, StepLimits};
@@ -21,13 +21,13 @@ fn started(change: impl FnOnce(&mut EngineConfig)) -> Engine {
     let sizes = Sizes { kv: ["bf16", "bf16"], pages: [128, 128], ..Sizes::default() };
     let mut config = config(&model.spec, &sizes);
     change(&mut config);
-    Engine::start(config, model).unwrap()
+    Engine::start(config, model).expect("settings that work")
 }
 
 /// Asks for all with `fault` injected first, so that it hits whoever reaches the place first.
 fn with_fault(fault: Fault, prompt_tokens: u32) -> (Engine, Vec<Said>) {
     let engine = started(|_| {});
-    engine.handle.inject(fault).unwrap();
+    engine.handle.inject(fault).expect("a running engine");
     let said = engine.ask_all(requests(prompt_tokens));
     (engine, said)
 }
@@ -92,18 +92,21 @@ fn a_request_with_a_bent_page_table_writes_to_nobody() {
     for page in [0, 1] {
         forward.set_page_tag(PageId(page), PageTag(u64::from(page) + 10)).unwrap();
     }
-    let seq = |page, tag: &'static [PageTag], tokens: &'static [u32]| {
-        let pages: &[PageId] = if page == 0 { &[PageId(0)] } else { &[PageId(1)] };
-        SeqInput { tokens, start: 0, pages, tags: tag, sample: None }
+    let (owner, other) = (vec![PageTag(11)], vec![PageTag(10)]);
+    let step = |pages, ledger, tokens| SeqInput::<'_, TagTracker> {
+        tokens,
+        start: 0,
+        pages,
+        ledger,
+        sample: None,
     };
-    const OWNER: &[PageTag] = &[PageTag(11)];
-    const OTHER: &[PageTag] = &[PageTag(10)];
-    forward.step(&[seq(1, OWNER, &[5, 6, 7])]).unwrap();
+    forward.step(&[step(&[PageId(1)], &owner, &[5, 6, 7])]).unwrap();
     let id = forward.cache();
     let before = forward.device().read_page(id, 1).unwrap();
     assert!(before.iter().any(|&byte| byte != 0));
     // In one step with a sound request, whose slots must stay what they are.
-    let outputs = forward.step(&[seq(1, OTHER, &[8, 9]), seq(0, OTHER, &[1, 2])]).unwrap();
+    let flagged = step(&[PageId(1)], &other, &[8, 9]);
+    let outputs = forward.step(&[flagged, step(&[PageId(0)], &other, &[1, 2])]).unwrap();
     assert_eq!(outputs.iter().map(|o| o.bad_page).collect::<Vec<_>>(), [Some(0), None]);
     assert!(forward.device().read_page(id, 1).unwrap() == before, "another's page was written");
     assert!(forward.device().read_page(id, 0).unwrap().iter().any(|&byte| byte != 0));

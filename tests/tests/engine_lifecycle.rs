@@ -16,7 +16,7 @@ fn golden_model() -> EngineModel {
 
 fn started(sizes: &Sizes) -> Engine {
     let model = golden_model();
-    Engine::start(config(&model.spec, sizes), model).unwrap()
+    Engine::start(config(&model.spec, sizes), model).expect("settings that work")
 }
 
 fn hooked(sizes: &Sizes, hooks: [Hook; 2]) -> Engine {
@@ -42,10 +42,10 @@ impl GiveUp {
         match self {
             Self::Drop => drop(events),
             Self::Abort => {
-                engine.handle.abort(id).unwrap();
+                engine.handle.abort(id).expect("a running engine");
                 // Twice is no error, and neither is an id that nobody has.
-                engine.handle.abort(id).unwrap();
-                engine.handle.abort(RequestId(u64::MAX)).unwrap();
+                engine.handle.abort(id).expect("a running engine");
+                engine.handle.abort(RequestId(u64::MAX)).expect("a running engine");
                 assert_eq!(Said::read(events).end, Err(RequestError::Aborted));
             }
         }
@@ -70,7 +70,7 @@ fn o_402_given_up_while_queued_waiting_for_the_decode_pool_and_decoding() {
         let prefill = &engine.handle.metrics().prefill;
         gate.set_open(false);
         // Holds the decode pool's thread in its first step.
-        let decoding = engine.handle.submit(greedy(&prompt(1, 9), 40)).unwrap();
+        let decoding = engine.handle.submit(greedy(&prompt(1, 9), 20)).unwrap();
         gate.wait_for_someone();
         wait_until("the hand-off's end", || count(&prefill.running_reqs) == 0);
         let offered = engine.handle.submit(greedy(&prompt(2, 21), 8)).unwrap();
@@ -136,12 +136,17 @@ fn o_402_given_up_while_preempted() {
         // Room for one of the two in full: the younger has to make room for the older.
         let sizes = Sizes { pages: [16, 7], ..Sizes::default() };
         // The warm-up and both prompts; what comes after is a prompt read again.
-        let engine = hooked(&sizes, [after(3, &gate), no_hook()]);
+        let decode = Gate::new();
+        let engine = hooked(&sizes, [after(3, &gate), decode.hook()]);
+        gate.set_open(false);
+        decode.set_open(false);
         let metrics = engine.handle.metrics();
         let older = engine.submit(greedy(&prompt(1, 9), 40));
-        wait_until("the prompt read", || count(&metrics.prefill.steps_total) == 1);
+        // Held in its first step, so that the two meet in the pool.
+        decode.wait_for_someone();
         let younger = engine.handle.submit(greedy(&prompt(2, 9), 40)).unwrap();
-        gate.set_open(false);
+        wait_until("both prompts read", || count(&metrics.prefill.steps_total) == 2);
+        decode.set_open(true);
         gate.wait_for_someone();
         assert_eq!(count(&metrics.preempted_requests_total), 1);
         match give_up {
@@ -158,7 +163,7 @@ fn o_402_given_up_while_preempted() {
 
 #[test]
 fn o_401_what_can_never_fit_is_refused_with_the_arithmetic() {
-    let engine = started(&Sizes { pages: [8, 8], ..Sizes::default() });
+    let engine = started(&Sizes { pages: [16, 8], ..Sizes::default() });
     let never = engine.submit(greedy(&prompt(1, 60), 10));
     let next = engine.submit(greedy(&prompt(2, 10), 4));
     let error = Said::read(never).end.unwrap_err();
@@ -311,7 +316,7 @@ fn engine_dies(pool: usize, panics: bool) {
         let end = Said::read(events).end;
         assert!(matches!(end, Err(RequestError::EngineDied { .. })), "{end:?}");
     }
-    let error = engine.threads.join().unwrap_err().to_string();
+    let error = engine.threads.join().expect_err("a pool that died").to_string();
     if !panics {
         let name = ["prefill", "decode"][pool];
         let want = format!("the engine stopped: {name} pool: device: worker threads: the device");

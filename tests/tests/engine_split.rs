@@ -19,12 +19,12 @@ fn refused(change: impl FnOnce(&mut EngineConfig)) -> String {
 fn started(model: EngineModel, sizes: &Sizes, scales: KvScales) -> Engine {
     let mut config = config(&model.spec, sizes);
     config.kv_scales = scales;
-    Engine::start(config, model).unwrap()
+    Engine::start(config, model).expect("settings that work")
 }
 
 /// The golden continuation of `name` through the split with caches of format `kv`.
 fn through_the_split(name: &str, kv: &'static str) -> (Vec<u32>, Recorded) {
-    let recorded = Recorded::read(&golden(name)).unwrap();
+    let recorded = Recorded::read(&golden(name)).expect("a golden folder");
     let model = model(&golden(name), AS_STORED);
     // Small enough that the prompt takes several chunks and the cache several pages.
     let sizes = Sizes { kv: [kv, kv], step_tokens: 7, ..Sizes::default() };
@@ -72,7 +72,7 @@ fn the_default_split_runs_and_measures_its_scales() {
 
 /// Tokens of the golden model with stored weights, a BF16 prefill cache and an FP8 decode cache.
 fn with_scales(scales: KvScales) -> (Vec<u32>, u64) {
-    let recorded = Recorded::read(&golden("deepseek_v3")).unwrap();
+    let recorded = Recorded::read(&golden("deepseek_v3")).expect("a golden folder");
     let sizes = Sizes { kv: ["bf16", "fp8_e4m3"], ..Sizes::default() };
     let engine = started(model(&golden("deepseek_v3"), AS_STORED), &sizes, scales);
     let ids = engine.ask(greedy(&recorded.input_ids, 32)).whole();

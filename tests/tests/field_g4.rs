@@ -69,8 +69,78 @@ impl Rng {
     }
 }
 
+/// Both pools with requests in each state: 1 hands off, 2 runs in the decode pool, 3 arrives
+/// there, 4 waits there, 5 is between two chunks, 6 is queued.
+struct Pools {
+    pre: PrefillScheduler<TagTracker>,
+    dec: DecodeScheduler<TagTracker>,
+}
+
+fn lease(request: u64) -> LeaseId {
+    LeaseId { transfer: request, generation: 1 }
+}
+
+fn offer(request: u64, prompt_tokens: usize) -> DecodeEvent {
+    let (lease, request) = (lease(request), RequestId(request));
+    DecodeEvent::Offer(Offer { request, prompt_tokens, max_tokens: 4, lease })
+}
+
+fn pools_in_every_state() -> Pools {
+    let config = DecodeConfig { pool: POOL, max_seqs: 2, reserve_tokens: 1 };
+    let (mut pre, mut dec) = (prefill(), DecodeScheduler::new(config));
+    let (mut batch, mut steps) = (PrefillBatch::default(), DecodeBatch::default());
+    pre.step(Micros(0), [arrive(1, 20)], &mut batch);
+    assert!(batch.chunks[0].is_last);
+    pre.step(Micros(1), [arrive(5, 90), arrive(6, 100)], &mut batch);
+    assert_eq!((batch.chunks[0].is_last, pre.num_running(), pre.num_waiting()), (false, 2, 1));
+    dec.step(Micros(0), [offer(2, 20), offer(3, 20), offer(4, 20)], &mut steps);
+    dec.step(Micros(1), [DecodeEvent::Committed(RequestId(2))], &mut steps);
+    assert_eq!((steps.seqs.len(), dec.num_running(), dec.num_waiting()), (1, 2, 1));
+    Pools { pre, dec }
+}
+
+#[test]
+fn o_402_abort_in_each_state() {
+    for id in (1..=6).map(RequestId) {
+        let Pools { mut pre, mut dec } = pools_in_every_state();
+        let (mut batch, mut steps) = (PrefillBatch::default(), DecodeBatch::default());
+        // Twice, and against an end that comes at the same time or later.
+        let twice = [PrefillEvent::Abort(id), PrefillEvent::Abort(id), PrefillEvent::HandedOff(id)];
+        pre.step(Micros(2), twice, &mut batch);
+        let twice = [DecodeEvent::Abort(id), DecodeEvent::Finish(id), DecodeEvent::Abort(id)];
+        dec.step(Micros(2), twice, &mut steps);
+        assert!(batch.chunks.iter().all(|chunk| chunk.request != id));
+        assert!(steps.seqs.iter().all(|seq| seq.request != id));
+        dec.step(Micros(3), [DecodeEvent::Committed(id)], &mut steps);
+        assert!(steps.seqs.iter().all(|seq| seq.request != id), "{id} came back");
+        let all = (1..=6).map(RequestId);
+        pre.step(Micros(4), all.clone().map(PrefillEvent::Abort), &mut batch);
+        let fences = (2..=4).map(|id| DecodeEvent::Fenced(lease(id)));
+        dec.step(Micros(4), all.map(DecodeEvent::Abort).chain(fences), &mut steps);
+        let (pre, dec) = (pre.audit().unwrap(), dec.audit().unwrap());
+        assert_eq!((pre.free, dec.free), (8, 8), "{id}: {pre:?} {dec:?}");
+    }
+}
+
+#[test]
+fn o_402_partly_filled_pages_are_never_published() {
+    let (mut scheduler, mut batch) = (prefill(), PrefillBatch::default());
+    let mut cached = |events: Vec<PrefillEvent>| {
+        scheduler.step(Micros(0), events, &mut batch);
+        batch.admitted.first().map(|admitted| admitted.cached_tokens)
+    };
+    // Two chunks of 32 of 80 tokens, then an abort, and a hand-off that comes too early.
+    assert_eq!(cached(vec![arrive(1, 80)]), Some(0));
+    assert_eq!(cached(vec![PrefillEvent::HandedOff(RequestId(1))]), None);
+    assert_eq!(cached(vec![PrefillEvent::Abort(RequestId(1)), arrive(2, 30)]), Some(0));
+    // 30 tokens fill one page and a part.
+    let events = vec![PrefillEvent::HandedOff(RequestId(2)), arrive(3, 80)];
+    assert_eq!(cached(events), Some(16));
+}
+
 #[test]
 fn o_402_abort_in_every_state_leaks_nothing() {
+    let mut preempted = 0;
     for seed in 1..=10_000 {
         let mut rng = Rng(seed * 0x9E37_79B9);
         let mut pre = prefill();
@@ -78,14 +148,19 @@ fn o_402_abort_in_every_state_leaks_nothing() {
             DecodeScheduler::new(DecodeConfig { pool: POOL, max_seqs: 4, reserve_tokens: 1 });
         let (mut batch, mut steps) = (PrefillBatch::default(), DecodeBatch::default());
         let (mut next, mut unfenced) = (1, BTreeSet::new());
-        for now in 0..24 {
+        for now in 0..32 {
             let (mut to_pre, mut to_dec) = (Vec::new(), Vec::new());
-            if now < 16 && rng.below(2) == 0 {
-                to_pre.push(arrive(next, 1 + u32::try_from(rng.below(100)).unwrap()));
+            if now < 20 && rng.below(2) == 0 {
+                to_pre.push(arrive(next, 1 + u32::try_from(rng.below(60)).unwrap()));
                 next += 1;
             }
+            // Preempted: read again with what has been generated, unless aborted on the way.
+            preempted += steps.preempted.len();
+            for id in std::mem::take(&mut steps.preempted) {
+                to_pre.push(arrive(id.0, 50));
+            }
             for id in (1..next).map(RequestId) {
-                if now >= 20 || rng.below(12) == 0 {
+                if now >= 28 || rng.below(20) == 0 {
                     to_pre.extend([PrefillEvent::Abort(id), PrefillEvent::Abort(id)]);
                     to_dec.extend([DecodeEvent::Finish(id), DecodeEvent::Abort(id)]);
                 }
@@ -93,21 +168,18 @@ fn o_402_abort_in_every_state_leaks_nothing() {
             for chunk in batch.chunks.iter().filter(|chunk| chunk.is_last) {
                 let lease = LeaseId { transfer: chunk.request.0 * 100 + now, generation: 1 };
                 let (request, prompt_tokens) = (chunk.request, chunk.start + chunk.len);
-                to_dec.push(DecodeEvent::Offer(Offer {
-                    request,
-                    prompt_tokens,
-                    max_tokens: 4,
-                    lease,
-                }));
+                let max_tokens = 40;
+                let offer = Offer { request, prompt_tokens, max_tokens, lease };
+                to_dec.push(DecodeEvent::Offer(offer));
             }
             for grant in &steps.grants {
                 unfenced.insert(grant.lease);
-                if rng.below(2) == 0 {
+                if rng.below(4) != 0 {
                     to_dec.push(DecodeEvent::Committed(grant.request));
                     to_pre.push(PrefillEvent::HandedOff(grant.request));
                 }
             }
-            if now >= 20 {
+            if now >= 28 {
                 to_dec.extend(unfenced.iter().map(|lease| DecodeEvent::Fenced(*lease)));
             }
             pre.step(Micros(now), to_pre, &mut batch);
@@ -118,6 +190,7 @@ fn o_402_abort_in_every_state_leaks_nothing() {
         let (pre, dec) = (pre.audit().unwrap(), dec.audit().unwrap());
         assert_eq!((pre.free + pre.cached, dec.free), (8, 8), "seed {seed}: {pre:?} {dec:?}");
     }
+    assert!(preempted > 1_000, "only {preempted} were preempted");
 }
 
 #[test]
@@ -149,6 +222,54 @@ fn o_403_who_may_share_a_cached_prefix() {
             pool.release(shared);
         }
     }
+}
+
+#[test]
+fn o_403_nothing_is_shared_after_eviction() {
+    let prompt: Vec<u32> = (0..64).collect();
+    let mut pool: PagePool<TagTracker> = PagePool::new(POOL);
+    let mut table = PageTable::default();
+    pool.allocate(4, &mut table).unwrap();
+    pool.publish(&namespace("X"), &prompt, &table);
+    let tags = table.tags().to_vec();
+    pool.release(table);
+    // Another tenant takes every page, so all cached ones go, and publishes the same tokens.
+    let mut other = PageTable::default();
+    pool.allocate(8, &mut other).unwrap();
+    assert!(other.tags().iter().all(|tag| !tags.contains(tag)));
+    pool.publish(&namespace("Y"), &prompt, &other);
+    for (salt, want) in [("X", 0), ("Y", 3), ("", 0)] {
+        let shared = pool.share_prefix(&namespace(salt), &prompt);
+        assert_eq!(shared.pages().len(), want, "{salt:?}");
+        pool.release(shared);
+    }
+    pool.audit([&other].into_iter()).unwrap();
+}
+
+#[test]
+fn o_403_through_the_split() {
+    let arrive = |id, salt: &str, is_preempted| {
+        let (prompt, namespace): (Arc<[u32]>, _) = ((0..20).collect(), namespace(salt));
+        let request = RequestId(id);
+        PrefillEvent::Arrive(Arrival { request, prompt, max_tokens: 4, namespace, is_preempted })
+    };
+    let (mut scheduler, mut batch) = (prefill(), PrefillBatch::default());
+    let mut cached = |event| {
+        scheduler.step(Micros(0), [event], &mut batch);
+        batch.admitted.first().map(|admitted| admitted.cached_tokens)
+    };
+    assert_eq!(cached(arrive(1, "X", false)), Some(0));
+    // Read, but not committed by the decode pool: nobody shares it yet.
+    assert_eq!(cached(arrive(2, "X", false)), Some(0));
+    assert_eq!(cached(PrefillEvent::HandedOff(RequestId(1))), None);
+    assert_eq!(cached(arrive(3, "Y", false)), Some(0));
+    assert_eq!(cached(arrive(4, "X", false)), Some(16));
+    for id in 2..=4 {
+        assert_eq!(cached(PrefillEvent::Abort(RequestId(id))), None);
+    }
+    // One that comes back from the decode pool finds its own tenant's pages and no other's.
+    assert_eq!(cached(arrive(1, "X", true)), Some(16));
+    assert_eq!(cached(arrive(3, "Y", true)), Some(0));
 }
 
 #[test]

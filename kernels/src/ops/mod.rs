@@ -1,6 +1,6 @@
 //! One file per op: what its launch says (shapes, units, errors), its check and its reference.
 //!
-//! References accumulate in f32 in one fixed order (see [`dot`]), so a row's result has the same
+//! References accumulate in f32 in one fixed order (see [`dot()`]), so a row's result has the same
 //! bits alone and in any batch, on one thread and on many.
 
 pub mod absorb;

@@ -10,6 +10,7 @@ mod tracker;
 
 pub use namespace::{Adapter, CacheNamespace, CacheSalt};
 pub use pool::{AuditError, LeaseId, OutOfPages, PageCounts, PagePool, PoolSize};
+pub(crate) use tracker::tracking;
 pub use tracker::{NoopTracker, PageTable, PageTracker, TagTracker};
 
 /// A page of a pool, `0..num_pages`.

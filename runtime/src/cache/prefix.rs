@@ -4,7 +4,8 @@
 //! two prompts cannot collide.
 
 use super::{CacheNamespace, PageId};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 type Children = BTreeMap<Box<[u32]>, PageId>;
 
@@ -14,7 +15,19 @@ struct Node {
     namespace: CacheNamespace,
     tokens: Box<[u32]>,
     children: Children,
+    depth: u32,
     last_use: u64,
+    is_idle: bool,
+}
+
+/// Order of eviction. A use of a page is a use of all above it, so whatever is below a page comes
+/// before it.
+type Age = (u64, Reverse<u32>, PageId);
+
+impl Node {
+    fn age(&self, page: PageId) -> Age {
+        (self.last_use, Reverse(self.depth), page)
+    }
 }
 
 /// The tree; a node is known by its page, as a page is in at most one place.
@@ -22,6 +35,8 @@ struct Node {
 pub(super) struct PrefixIndex {
     roots: BTreeMap<CacheNamespace, Children>,
     nodes: BTreeMap<PageId, Node>,
+    /// Pages that nobody holds.
+    idle: BTreeSet<Age>,
     uses: u64,
 }
 
@@ -45,53 +60,75 @@ impl PrefixIndex {
                 Some(page) => self.nodes.get(page).map(|node| &node.children),
             };
             let Some(&page) = children.and_then(|children| children.get(run)) else { break };
-            if let Some(node) = self.nodes.get_mut(&page) {
-                node.last_use = self.uses;
-            }
+            self.touch(page);
             found.push(page);
         }
         found
     }
 
-    /// Adds `pages`, which hold `tokens`; stops at a run that another page already holds, so that
-    /// whoever holds a page of the tree holds every page above it.
+    /// Adds `pages`, which hold `tokens`, and says which it took: a run that another page already
+    /// holds keeps that page, and what follows goes below it.
     pub(super) fn insert(
         &mut self,
         namespace: &CacheNamespace,
         tokens: &[u32],
         (pages, page_size): (&[PageId], usize),
-    ) {
+    ) -> Vec<PageId> {
+        let mut taken = Vec::new();
         let mut parent: Option<PageId> = None;
         self.uses += 1;
-        for (run, &page) in tokens.chunks_exact(page_size).zip(pages) {
+        for (depth, (run, &page)) in (0..).zip(tokens.chunks_exact(page_size).zip(pages)) {
             let children = match parent {
                 None => self.roots.entry(namespace.clone()).or_default(),
                 Some(above) => match self.nodes.get_mut(&above) {
                     Some(node) => &mut node.children,
-                    None => return,
+                    None => return taken,
                 },
             };
-            if *children.entry(run.into()).or_insert(page) != page {
-                return;
+            let holder = *children.entry(run.into()).or_insert(page);
+            if holder == page && !self.nodes.contains_key(&page) {
+                let (namespace, tokens, children) =
+                    (namespace.clone(), run.into(), Children::new());
+                let (last_use, is_idle) = (self.uses, false);
+                let node = Node { parent, namespace, tokens, children, depth, last_use, is_idle };
+                self.nodes.insert(page, node);
+                taken.push(page);
             }
-            self.nodes.entry(page).or_insert_with(|| Node {
-                parent,
-                namespace: namespace.clone(),
-                tokens: run.into(),
-                children: Children::new(),
-                last_use: self.uses,
-            });
-            parent = Some(page);
+            self.touch(holder);
+            parent = Some(holder);
+        }
+        taken
+    }
+
+    /// Notes whether a page of the tree is held by nobody. Other pages are no error.
+    pub(super) fn set_idle(&mut self, page: PageId, is_idle: bool) {
+        let Some(node) = self.nodes.get_mut(&page) else { return };
+        node.is_idle = is_idle;
+        if is_idle {
+            self.idle.insert(node.age(page));
+        } else {
+            self.idle.remove(&node.age(page));
         }
     }
 
-    /// The leaf unused for longest among those that `may_go`.
-    pub(super) fn oldest_leaf(&self, may_go: impl Fn(PageId) -> bool) -> Option<PageId> {
-        self.nodes
-            .iter()
-            .filter(|(page, node)| node.children.is_empty() && may_go(**page))
-            .min_by_key(|(_, node)| node.last_use)
-            .map(|(page, _)| *page)
+    /// Pages of the tree that nobody holds.
+    pub(super) fn num_idle(&self) -> usize {
+        self.idle.len()
+    }
+
+    /// The page unused for longest among those that nobody holds; below it are only held ones.
+    pub(super) fn oldest_idle(&self) -> Option<PageId> {
+        self.idle.first().map(|(_, _, page)| *page)
+    }
+
+    fn touch(&mut self, page: PageId) {
+        let Some(node) = self.nodes.get_mut(&page) else { return };
+        let old = node.age(page);
+        node.last_use = self.uses;
+        if node.is_idle {
+            self.idle.remove(&old);
+            self.idle.insert(node.age(page));
+        }
     }
 
     /// Takes out `page` and everything below it, which can no longer be reached.
@@ -100,6 +137,7 @@ impl PrefixIndex {
         let mut pending = vec![page];
         while let Some(next) = pending.pop() {
             let Some(node) = self.nodes.remove(&next) else { continue };
+            self.idle.remove(&node.age(next));
             pending.extend(node.children.values());
             removed.push(next);
             if next == page {

@@ -3,8 +3,23 @@
 use super::{PageId, PageTag};
 use std::fmt::Debug;
 
+/// Wraps every statement that page tracking adds to a step, so that a build with
+/// `--cfg tessera_untracked` has none of them: what [`NoopTracker`] is measured against
+/// (`cargo xtask bench tracking`).
+macro_rules! tracking {
+    ($($statement:tt)*) => {
+        #[cfg(not(tessera_untracked))]
+        {
+            $($statement)*
+        }
+    };
+}
+pub(crate) use tracking;
+
 /// Follows pages as they change hands. Static dispatch only.
 pub trait PageTracker {
+    /// Whether there are tags to check at all.
+    const KEEPS_TAGS: bool;
     /// What a request remembers of its pages, in the order of its table.
     type Ledger: Debug + Clone + Default;
 
@@ -25,6 +40,7 @@ pub trait PageTracker {
 pub struct NoopTracker;
 
 impl PageTracker for NoopTracker {
+    const KEEPS_TAGS: bool = false;
     type Ledger = ();
 
     #[inline]
@@ -53,6 +69,7 @@ pub struct TagTracker {
 }
 
 impl PageTracker for TagTracker {
+    const KEEPS_TAGS: bool = true;
     type Ledger = Vec<PageTag>;
 
     fn new(num_pages: usize) -> Self {
@@ -103,6 +120,11 @@ impl<T: PageTracker> PageTable<T> {
     /// Pages in order of position.
     pub fn pages(&self) -> &[PageId] {
         &self.pages
+    }
+
+    /// What the holder remembers of its pages.
+    pub fn ledger(&self) -> &T::Ledger {
+        &self.ledger
     }
 
     /// Tags of [`PageTable::pages`] as they were given out; empty if none are kept.

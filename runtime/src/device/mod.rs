@@ -24,6 +24,15 @@ pub fn use_threads(num_threads: usize) -> Result<(), DeviceError> {
     pool.build_global().map_err(|error| DeviceError::Threads { reason: error.to_string() })
 }
 
+/// Lets CPU devices compute on the calling thread alone, so that instructions can be counted.
+///
+/// # Errors
+/// [`DeviceError::Threads`] if there are worker threads already.
+pub fn use_this_thread_only() -> Result<(), DeviceError> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
+    pool.build_global().map_err(|error| DeviceError::Threads { reason: error.to_string() })
+}
+
 /// Why a device did not do what it was asked. Ends the engine that asked.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -5,7 +5,7 @@ use super::handle::Fault;
 use super::pool::{digest_key, gauge, mirror_tags};
 use super::prefill::{PoolError, PrefillInbox, error_chain};
 use super::record::{Record, Shared, add};
-use crate::cache::{LeaseId, PageId, PageTag, PageTracker};
+use crate::cache::{LeaseId, PageId, PageTag, PageTracker, tracking};
 use crate::device::{Device, DeviceError};
 use crate::model::{Forward, SeqInput, SeqOutput};
 use crate::request::{IntegrityKind, RequestError, RequestId};
@@ -98,7 +98,9 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
         self.scheduler.step((self.clock)(), events, batch);
         debug_assert_eq!(self.scheduler.audit().err(), None);
         self.after_schedule(batch)?;
-        mirror_tags(&mut self.forward, self.scheduler.pool_mut(), changes)?;
+        tracking! {
+            mirror_tags(&mut self.forward, self.scheduler.pool_mut(), changes)?;
+        }
         self.run_seqs(&batch.seqs)?;
         self.show();
         match self.shared.is_drained() {
@@ -247,7 +249,7 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
         }
         self.scale_new_pages(seqs)?;
         let bent = self.do_damage(seqs[0].request)?;
-        let mut inputs = Vec::with_capacity(seqs.len());
+        let mut inputs: Vec<SeqInput<'_, T>> = Vec::with_capacity(seqs.len());
         for (index, seq) in seqs.iter().enumerate() {
             let record = &self.state.residents[&seq.request].record;
             let table = self.scheduler.table(seq.request).expect("a running request has pages");
@@ -259,7 +261,7 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
                 tokens: &record.tokens[seq.position..=seq.position],
                 start: seq.position,
                 pages,
-                tags: table.tags(),
+                ledger: table.ledger(),
                 sample: Some(record.sample_row()),
             });
         }

@@ -1,7 +1,7 @@
 //! What both pools do with their device: mirror tags, gauge pages, run once before serving.
 
 use super::info::PoolMetrics;
-use crate::cache::{PageCounts, PageId, PagePool, PageTag, PageTracker};
+use crate::cache::{NoopTracker, PageCounts, PageId, PagePool, PageTag, PageTracker};
 use crate::device::{Device, DeviceError};
 use crate::model::{Forward, SeqInput};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,8 @@ pub(super) fn warm_up<D: Device>(
         (0..num_pages).try_for_each(|page| forward.set_page_scales(PageId(page), scales))?;
     }
     let pages = [PageId(0)];
-    forward.step(&[SeqInput { tokens: &[0], start: 0, pages: &pages, tags: &[], sample: None }])?;
+    let input = SeqInput { tokens: &[0], start: 0, pages: &pages, ledger: &(), sample: None };
+    forward.step::<NoopTracker>(&[input])?;
     forward.clear_page(PageId(0))
 }
 

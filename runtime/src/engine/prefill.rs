@@ -5,7 +5,9 @@ use super::decode::DecodeInbox;
 use super::handle::Fault;
 use super::pool::{digest_key, gauge, mirror_tags};
 use super::record::{Life, Record, Shared, add, transfer_error};
-use crate::cache::{AuditError, CacheNamespace, CacheSalt, LeaseId, PageId, PageTag, PageTracker};
+use crate::cache::{
+    AuditError, CacheNamespace, CacheSalt, LeaseId, PageId, PageTag, PageTracker, tracking,
+};
 use crate::device::{Device, DeviceError};
 use crate::model::{Forward, SeqInput, SeqOutput};
 use crate::request::{IntegrityKind, RequestError, RequestId};
@@ -97,7 +99,9 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
             self.scheduler.step((self.clock)(), events, &mut batch);
             debug_assert_eq!(self.scheduler.audit().err(), None);
             self.after_schedule(&mut batch);
-            mirror_tags(&mut self.forward, self.scheduler.pool_mut(), &mut changes)?;
+            tracking! {
+                mirror_tags(&mut self.forward, self.scheduler.pool_mut(), &mut changes)?;
+            }
             self.run_chunks(&batch.chunks)?;
             self.show();
         }
@@ -204,7 +208,7 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
     }
 
     fn run_chunks(&mut self, chunks: &[Chunk]) -> Result<(), PoolError> {
-        let mut inputs = Vec::with_capacity(chunks.len());
+        let mut inputs: Vec<SeqInput<'_, T>> = Vec::with_capacity(chunks.len());
         for chunk in chunks {
             let record = &self.state.records[&chunk.request];
             let table = self.scheduler.table(chunk.request).expect("a chunk's request has pages");
@@ -212,7 +216,7 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
                 tokens: &record.tokens[chunk.start..chunk.start + chunk.len],
                 start: chunk.start,
                 pages: table.pages(),
-                tags: table.tags(),
+                ledger: table.ledger(),
                 sample: chunk.is_last.then(|| record.sample_row()),
             });
         }

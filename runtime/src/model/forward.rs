@@ -3,10 +3,10 @@
 //! A step is a list of launches. This file holds what a pool keeps on its device and the order of
 //! a step; `layers.rs` says which launches a decoder layer is, `workspace.rs` which buffers they use.
 
-use super::layers::{Attention, LayerIds};
+use super::layers::{Attention, LayerIds, Place};
 use super::workspace::{Workspace, WorkspaceLimits};
 use super::{ModelSpec, ModelWeights};
-use crate::cache::{PageId, PageTag};
+use crate::cache::{NoopTracker, PageId, PageTracker, tracking};
 use crate::device::{CacheSpec, Device, DeviceError};
 use tessera_kernels::launch::{BufferId, CacheId, Launch, RowView, WeightId};
 use tessera_kernels::ops::embedding::Embedding;
@@ -18,15 +18,15 @@ use tessera_kernels::ops::sample::{Sample, SampleRow};
 
 /// One sequence's part of a step.
 #[derive(Debug)]
-pub struct SeqInput<'a> {
+pub struct SeqInput<'a, T: PageTracker> {
     /// New tokens, at least one.
     pub tokens: &'a [u32],
     /// Position of the first of them: tokens already in the cache.
     pub start: usize,
     /// Pages of the sequence in order, enough for `start + tokens.len()` tokens.
     pub pages: &'a [PageId],
-    /// Tags that go with `pages`; empty in a pool that keeps no tags.
-    pub tags: &'a [PageTag],
+    /// What the sequence expects of `pages`.
+    pub ledger: &'a T::Ledger,
     /// How to sample the token after the last one; `None` in all but a prompt's last chunk.
     pub sample: Option<SampleRow>,
 }
@@ -99,7 +99,7 @@ impl<D: Device> Forward<D> {
         limits: (Attention, StepLimits),
     ) -> Result<Self, DeviceError> {
         let (attention, limits) = limits;
-        let cache = device.alloc_cache(cache_spec.clone())?;
+        let cache = device.alloc_cache(cache_spec)?;
         let num_layers = cache_spec.num_layers;
         let page_elements = num_layers * cache_spec.page_size * cache_spec.entry;
         let limits = WorkspaceLimits { step: limits, num_layers, page_elements };
@@ -157,13 +157,17 @@ impl<D: Device> Forward<D> {
     ///
     /// # Errors
     /// [`DeviceError`] of the device; a sequence's own trouble is in its [`SeqOutput`].
-    pub fn step(&mut self, seqs: &[SeqInput<'_>]) -> Result<Vec<SeqOutput>, DeviceError> {
+    pub fn step<T: PageTracker>(
+        &mut self,
+        seqs: &[SeqInput<'_, T>],
+    ) -> Result<Vec<SeqOutput>, DeviceError> {
         let sampling: Vec<usize> = (0..seqs.len()).filter(|&s| seqs[s].sample.is_some()).collect();
         let last_rows = last_rows(seqs, &sampling);
         let num_tokens = self.work.write_step(&mut self.device, seqs, self.cache_spec.page_size)?;
-        let tracked = seqs.iter().any(|seq| !seq.tags.is_empty());
-        if tracked {
-            self.device.perform(&Launch::PageTagCheck(self.tag_check(seqs.len(), num_tokens)))?;
+        tracking! {
+            if T::KEEPS_TAGS {
+                self.device.perform(&Launch::PageTagCheck(self.tag_check(seqs.len(), num_tokens)))?;
+            }
         }
         self.run_layers(num_tokens, seqs.len())?;
         if !sampling.is_empty() {
@@ -171,14 +175,23 @@ impl<D: Device> Forward<D> {
             let rows = sampling.iter().filter_map(|&s| seqs[s].sample.clone()).collect();
             self.device.perform(&Launch::Sample(self.sample(rows)))?;
         }
-        self.collect(seqs, tracked, &sampling)
+        let mut outputs = self.outputs(seqs)?;
+        tracking! {
+            if T::KEEPS_TAGS {
+                self.read_mismatches(&mut outputs)?;
+            }
+        }
+        for (sampled, &s) in self.read_samples(seqs, &sampling)?.into_iter().zip(&sampling) {
+            outputs[s].sampled = Some(sampled);
+        }
+        Ok(outputs)
     }
 
     /// Logits of every new token of one sequence, `[tokens, vocab_size]`: for checks, not serving.
     ///
     /// # Errors
     /// [`DeviceError`] of the device, among others if `logit_rows` is under the number of tokens.
-    pub fn logits(&mut self, seq: &SeqInput<'_>) -> Result<Vec<f32>, DeviceError> {
+    pub fn logits(&mut self, seq: &SeqInput<'_, NoopTracker>) -> Result<Vec<f32>, DeviceError> {
         let seqs = std::slice::from_ref(seq);
         let num_tokens = self.work.write_step(&mut self.device, seqs, self.cache_spec.page_size)?;
         self.run_layers(num_tokens, 1)?;
@@ -211,8 +224,9 @@ impl<D: Device> Forward<D> {
             table: self.embed_tokens,
             out: views.hidden,
         }))?;
-        for (index, layer) in self.layers.iter().enumerate() {
-            for launch in layer.launches(&self.spec, self.attention, &views, (self.cache, index)) {
+        for (layer, weights) in self.layers.iter().enumerate() {
+            let place = Place { cache: self.cache, layer, attention: self.attention };
+            for launch in weights.launches(&self.spec, &views, place) {
                 self.device.perform(&launch)?;
             }
         }
@@ -255,39 +269,36 @@ impl<D: Device> Forward<D> {
         }
     }
 
-    fn collect(
-        &mut self,
-        seqs: &[SeqInput<'_>],
-        tracked: bool,
-        sampling: &[usize],
+    /// One output a sequence, so far without its sample and the tag check's answer.
+    fn outputs<T: PageTracker>(
+        &self,
+        seqs: &[SeqInput<'_, T>],
     ) -> Result<Vec<SeqOutput>, DeviceError> {
-        let mut mismatch = vec![-1; seqs.len()];
-        if tracked {
-            self.device.read_i32(self.work.mismatch, &mut mismatch)?;
-        }
         let mut saturated = vec![0; seqs.iter().map(|seq| seq.tokens.len()).sum()];
         self.device.read_u32(self.work.saturated, &mut saturated)?;
         let mut rest = saturated.as_slice();
-        let mut outputs: Vec<SeqOutput> = Vec::with_capacity(seqs.len());
-        for (seq, &bad) in seqs.iter().zip(&mismatch) {
+        let mut outputs = Vec::with_capacity(seqs.len());
+        for seq in seqs {
             let (own, others) = rest.split_at(seq.tokens.len());
             rest = others;
             let saturated = own.iter().map(|&count| u64::from(count)).sum();
-            outputs.push(SeqOutput {
-                bad_page: usize::try_from(bad).ok(),
-                sampled: None,
-                saturated,
-            });
-        }
-        for (sampled, &s) in self.read_samples(seqs, sampling)?.into_iter().zip(sampling) {
-            outputs[s].sampled = Some(sampled);
+            outputs.push(SeqOutput { bad_page: None, sampled: None, saturated });
         }
         Ok(outputs)
     }
 
-    fn read_samples(
-        &mut self,
-        seqs: &[SeqInput<'_>],
+    fn read_mismatches(&self, outputs: &mut [SeqOutput]) -> Result<(), DeviceError> {
+        let mut mismatch = vec![-1; outputs.len()];
+        self.device.read_i32(self.work.mismatch, &mut mismatch)?;
+        for (output, &index) in outputs.iter_mut().zip(&mismatch) {
+            output.bad_page = usize::try_from(index).ok();
+        }
+        Ok(())
+    }
+
+    fn read_samples<T: PageTracker>(
+        &self,
+        seqs: &[SeqInput<'_, T>],
         sampling: &[usize],
     ) -> Result<Vec<Sampled>, DeviceError> {
         let wanted = |s: usize| {
@@ -317,7 +328,7 @@ impl<D: Device> Forward<D> {
 }
 
 /// Row of the last token of each of the sequences `picked`.
-fn last_rows(seqs: &[SeqInput<'_>], picked: &[usize]) -> Vec<i32> {
+fn last_rows<T: PageTracker>(seqs: &[SeqInput<'_, T>], picked: &[usize]) -> Vec<i32> {
     let ends: Vec<usize> = seqs
         .iter()
         .scan(0, |end, seq| {

@@ -26,6 +26,14 @@ pub enum Attention {
     Absorbed,
 }
 
+/// Where a layer runs: its place in which cache, and how it attends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) cache: CacheId,
+    pub(super) layer: usize,
+    pub(super) attention: Attention,
+}
+
 /// One layer's weights on the device.
 #[derive(Debug)]
 pub(super) struct LayerIds {
@@ -87,13 +95,7 @@ impl LayerIds {
     /// The layer's launches, in order: `views.hidden` and `views.delta` in, the same two out.
     ///
     /// The residual stream is `hidden + delta`; the first layer's `delta` does not exist yet.
-    pub(super) fn launches(
-        &self,
-        spec: &ModelSpec,
-        attention: Attention,
-        views: &Views,
-        place: (CacheId, usize),
-    ) -> Vec<Launch> {
+    pub(super) fn launches(&self, spec: &ModelSpec, views: &Views, place: Place) -> Vec<Launch> {
         let norm = |x, residual, weight| {
             Launch::RmsNorm(RmsNorm {
                 x,
@@ -104,12 +106,12 @@ impl LayerIds {
             })
         };
         let mut out = Vec::with_capacity(24);
-        out.push(match place.1 {
+        out.push(match place.layer {
             0 => norm(views.hidden, None, self.input_layernorm),
             _ => norm(views.delta, Some(views.hidden), self.input_layernorm),
         });
         self.attention.project(spec, views, &mut out);
-        self.attention.attend(spec, attention, views, place, &mut out);
+        self.attention.attend(spec, views, place, &mut out);
         out.push(linear(views.attended, self.attention.o_proj, views.delta));
         out.push(norm(views.delta, Some(views.hidden), self.post_attention_layernorm));
         self.mlp.push(spec, views, &mut out);
@@ -167,14 +169,8 @@ impl AttentionIds {
         out.push(rope(spec, views, k_pe(views), 1));
     }
 
-    fn attend(
-        &self,
-        spec: &ModelSpec,
-        attention: Attention,
-        views: &Views,
-        (cache, layer): (CacheId, usize),
-        out: &mut Vec<Launch>,
-    ) {
+    fn attend(&self, spec: &ModelSpec, views: &Views, place: Place, out: &mut Vec<Launch>) {
+        let Place { cache, layer, attention } = place;
         let (dims, batch, lse) = (views.dims, views.batch, views.lse);
         let (kv_b, softmax_scale) = (self.kv_b_proj, spec.attention.softmax_scale);
         out.push(Launch::KvWrite(KvWrite {

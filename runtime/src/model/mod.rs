@@ -15,4 +15,3 @@ pub use layers::Attention;
 pub use pages::ConvertedPage;
 pub use spec::{MlaSpec, ModelSpec, MoeSpec, RopeSpec, YarnSpec};
 pub use weights::{GatedMlp, LayerWeights, MlaWeights, Mlp, ModelWeights, QueryWeights};
-pub use workspace::MAX_TOP_LOGPROBS;

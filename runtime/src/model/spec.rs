@@ -1,6 +1,7 @@
 //! What a model is, read from `config.json`; nothing here is a default that a config could state.
 
-use tessera_kernels::ops::rope::{RopeParameters, YarnParameters};
+use tessera_kernels::ops::rope::RopeParameters;
+pub use tessera_kernels::ops::rope::YarnParameters as YarnSpec;
 
 /// A decoder of multi-head latent attention and mixture-of-experts layers.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,28 +57,8 @@ pub struct RopeSpec {
 impl RopeSpec {
     /// What the frequencies of `dim` rotating elements are computed from.
     pub fn parameters(&self, dim: usize) -> RopeParameters {
-        let yarn = self.scaling.as_ref().map(|yarn| YarnParameters {
-            factor: yarn.factor,
-            original_max_position_embeddings: yarn.original_max_position_embeddings,
-            beta_fast: yarn.beta_fast,
-            beta_slow: yarn.beta_slow,
-            mscale: yarn.mscale,
-            mscale_all_dim: yarn.mscale_all_dim,
-        });
-        RopeParameters { dim, theta: self.theta, yarn }
+        RopeParameters { dim, theta: self.theta, yarn: self.scaling }
     }
-}
-
-/// YaRN context extension.
-#[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the names of config.json")]
-pub struct YarnSpec {
-    pub factor: f64,
-    pub original_max_position_embeddings: usize,
-    pub beta_fast: f64,
-    pub beta_slow: f64,
-    pub mscale: f64,
-    pub mscale_all_dim: f64,
 }
 
 /// Mixture of experts with sigmoid scores.

@@ -2,11 +2,13 @@
 
 use super::forward::{SeqInput, StepLimits, row_index};
 use super::{ModelSpec, layers::max_mlp_width};
+use crate::cache::{PageTracker, tracking};
 use crate::device::{Device, DeviceError};
 use tessera_kernels::formats::Element;
 use tessera_kernels::launch::{BufferId, RowView};
 use tessera_kernels::ops::mla_prefill::{MlaDims, PagedBatch};
 use tessera_kernels::ops::rope::RopeTable;
+use tessera_kernels::ops::sample::MAX_TOP_LOGPROBS;
 
 /// What a workspace is sized for.
 #[derive(Debug, Clone, Copy)]
@@ -73,9 +75,6 @@ pub(super) struct Workspace {
     pub(super) page_saturated: BufferId,
 }
 
-/// Most `top_logprobs` a request may ask for.
-pub const MAX_TOP_LOGPROBS: usize = 20;
-
 impl Workspace {
     pub(super) fn new<D: Device>(
         device: &mut D,
@@ -134,8 +133,8 @@ impl Workspace {
             logits: device.alloc_f32(rows * spec.vocab_size)?,
             sampled: device.alloc_i32(rows)?,
             sampled_logprob: device.alloc_f32(rows)?,
-            top_ids: device.alloc_i32(rows * MAX_TOP_LOGPROBS)?,
-            top_logprobs: device.alloc_f32(rows * MAX_TOP_LOGPROBS)?,
+            top_ids: device.alloc_i32(rows * MAX_TOP_LOGPROBS as usize)?,
+            top_logprobs: device.alloc_f32(rows * MAX_TOP_LOGPROBS as usize)?,
             page_layers: device.alloc_f32(num_layers)?,
             page_digests: device.alloc_u64(num_layers)?,
             page_bytes: device.alloc_bytes(page_elements * Element::F32.bits() / 8)?,
@@ -144,10 +143,10 @@ impl Workspace {
     }
 
     /// Writes a step's inputs and returns its number of tokens.
-    pub(super) fn write_step<D: Device>(
+    pub(super) fn write_step<D: Device, T: PageTracker>(
         &self,
         device: &mut D,
-        seqs: &[SeqInput<'_>],
+        seqs: &[SeqInput<'_, T>],
         page_size: usize,
     ) -> Result<usize, DeviceError> {
         let host = StepInputs::new(seqs, page_size, self.limits.pages_per_seq);
@@ -157,12 +156,31 @@ impl Workspace {
         device.write_i32(self.cu_seqlens_q, &host.cu_seqlens_q)?;
         device.write_i32(self.seq_lens, &host.seq_lens)?;
         device.write_i32(self.block_table, &host.block_table)?;
-        if !host.expected_tags.is_empty() {
-            device.write_u64(self.expected_tags, &host.expected_tags)?;
-            device.write_i32(self.num_pages, &host.num_pages)?;
+        tracking! {
+            if T::KEEPS_TAGS {
+                self.write_ledgers(device, seqs)?;
+            }
         }
         device.write_u32(self.saturated, &vec![0; host.ids.len()])?;
         Ok(host.ids.len())
+    }
+
+    /// Writes the tags that each sequence expects of its pages.
+    fn write_ledgers<D: Device, T: PageTracker>(
+        &self,
+        device: &mut D,
+        seqs: &[SeqInput<'_, T>],
+    ) -> Result<(), DeviceError> {
+        let pages_per_seq = self.limits.pages_per_seq;
+        let mut expected = vec![0; seqs.len() * pages_per_seq];
+        let mut num_pages = Vec::with_capacity(seqs.len());
+        for (row, seq) in expected.chunks_exact_mut(pages_per_seq).zip(seqs) {
+            let tags = T::tags(seq.ledger);
+            row.iter_mut().zip(tags).for_each(|(expected, tag)| *expected = tag.0);
+            num_pages.push(row_index(tags.len()));
+        }
+        device.write_u64(self.expected_tags, &expected)?;
+        device.write_i32(self.num_pages, &num_pages)
     }
 
     /// The views of a step of that many tokens.
@@ -264,13 +282,14 @@ struct StepInputs {
     cu_seqlens_q: Vec<i32>,
     seq_lens: Vec<i32>,
     block_table: Vec<i32>,
-    expected_tags: Vec<u64>,
-    num_pages: Vec<i32>,
 }
 
 impl StepInputs {
-    fn new(seqs: &[SeqInput<'_>], page_size: usize, pages_per_seq: usize) -> Self {
-        let tracked = seqs.iter().any(|seq| !seq.tags.is_empty());
+    fn new<T: PageTracker>(
+        seqs: &[SeqInput<'_, T>],
+        page_size: usize,
+        pages_per_seq: usize,
+    ) -> Self {
         let mut step = Self {
             ids: Vec::new(),
             positions: Vec::new(),
@@ -278,22 +297,17 @@ impl StepInputs {
             cu_seqlens_q: vec![0],
             seq_lens: Vec::new(),
             block_table: vec![0; seqs.len() * pages_per_seq],
-            expected_tags: vec![0; if tracked { seqs.len() * pages_per_seq } else { 0 }],
-            num_pages: Vec::new(),
         };
         for (s, seq) in seqs.iter().enumerate() {
             step.push(seq, page_size);
             for (p, page) in seq.pages.iter().take(pages_per_seq).enumerate() {
                 step.block_table[s * pages_per_seq + p] = row_index(page.0 as usize);
             }
-            for (p, tag) in seq.tags.iter().take(pages_per_seq).enumerate() {
-                step.expected_tags[s * pages_per_seq + p] = tag.0;
-            }
         }
         step
     }
 
-    fn push(&mut self, seq: &SeqInput<'_>, page_size: usize) {
+    fn push<T: PageTracker>(&mut self, seq: &SeqInput<'_, T>, page_size: usize) {
         for (i, &token) in seq.tokens.iter().enumerate() {
             let position = seq.start + i;
             let page = seq.pages[position / page_size].0 as usize;
@@ -303,6 +317,5 @@ impl StepInputs {
         }
         self.cu_seqlens_q.push(row_index(self.ids.len()));
         self.seq_lens.push(row_index(seq.start + seq.tokens.len()));
-        self.num_pages.push(row_index(seq.tags.len()));
     }
 }

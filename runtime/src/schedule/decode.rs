@@ -35,7 +35,7 @@ pub struct Offer {
 /// What a decode scheduler is told.
 #[derive(Debug, Clone)]
 pub enum DecodeEvent {
-    /// A prompt to take over.
+    /// A prompt to take over. One of the same request that is still here ends.
     Offer(Offer),
     /// Every page has arrived and been checked: the request runs from now on.
     Committed(RequestId),
@@ -185,6 +185,7 @@ impl<T: PageTracker> DecodeScheduler<T> {
     fn apply(&mut self, event: DecodeEvent) {
         match event {
             DecodeEvent::Offer(offer) => {
+                self.end(offer.request);
                 let seq = Seq { offer, held: offer.prompt_tokens, state: State::Offered };
                 self.seqs.insert(offer.request, seq);
             }
@@ -381,6 +382,18 @@ mod tests {
         assert_eq!((counts.quarantined, counts.free), (1, 2));
         // It would need three pages, and only two are left for good.
         assert!(matches!(batch.refused[0].1, RequestError::NeverFits { pool_pages: 2, .. }));
+    }
+
+    #[test]
+    fn a_second_offer_of_a_request_gives_back_what_the_first_held() {
+        let pool = PoolSize { num_pages: 4, page_size: 4 };
+        let config = DecodeConfig { pool, max_seqs: 4, reserve_tokens: 1 };
+        let mut scheduler: DecodeScheduler<NoopTracker> = DecodeScheduler::new(config);
+        let mut batch = DecodeBatch::default();
+        scheduler.step(Micros(0), [offer(1)], &mut batch);
+        let events = [DecodeEvent::Committed(RequestId(1)), offer(1)];
+        scheduler.step(Micros(0), events, &mut batch);
+        assert_eq!(scheduler.audit().unwrap().leased, 1);
     }
 
     #[test]

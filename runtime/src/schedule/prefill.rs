@@ -43,11 +43,12 @@ pub struct Arrival {
 /// What a prefill scheduler is told.
 #[derive(Debug, Clone)]
 pub enum PrefillEvent {
-    /// A request to read.
+    /// A request to read. One of the same id that is still here ends, its pages unpublished.
     Arrive(Arrival),
     /// End a request in whatever state; unknown ids are no error.
     Abort(RequestId),
-    /// The decode pool has committed the request: its full pages may be shared.
+    /// The decode pool has committed the request: its full pages may be shared. Of a request that
+    /// has not been read to its end this is old news, and no end.
     HandedOff(RequestId),
     /// An integrity check failed: the request ends, the pages stay out of use.
     Fault {
@@ -128,6 +129,7 @@ impl<T: PageTracker> PrefillScheduler<T> {
         for event in events {
             self.apply(now, event, batch);
         }
+        self.refuse_hopeless(batch);
         self.admit(now, batch);
         self.cut_chunks(batch);
     }
@@ -165,6 +167,7 @@ impl<T: PageTracker> PrefillScheduler<T> {
             PrefillEvent::Arrive(arrival) => match self.check(&arrival) {
                 Ok(()) => {
                     let id = arrival.request;
+                    self.end(id);
                     let (arrived_at, bypassed) = (now, 0);
                     let job = Job { arrival, arrived_at, bypassed, table: None, computed: 0 };
                     self.jobs.insert(id, job);
@@ -178,8 +181,8 @@ impl<T: PageTracker> PrefillScheduler<T> {
                     && job.computed == job.arrival.prompt.len()
                 {
                     self.pool.publish(&job.arrival.namespace, &job.arrival.prompt, table);
+                    self.end(request);
                 }
-                self.end(request);
             }
             PrefillEvent::Fault { request, pages } => {
                 pages.into_iter().for_each(|page| self.pool.quarantine(page));
@@ -197,12 +200,15 @@ impl<T: PageTracker> PrefillScheduler<T> {
     fn check(&self, arrival: &Arrival) -> Result<(), RequestError> {
         let prompt_tokens = arrival.prompt.len();
         let total = prompt_tokens.saturating_add(arrival.max_tokens);
+        let (ours, theirs) = (self.config.pool, self.config.decode_pool);
+        // A preempted request is read again with what it has generated, all but a last token.
+        let longest_read = total.saturating_sub(1).max(prompt_tokens);
         let pools = [
-            ("prefill", self.config.pool, prompt_tokens),
-            ("decode", self.config.decode_pool, total),
+            ("prefill", ours, self.usable_pages(), longest_read),
+            ("decode", theirs, theirs.num_pages as usize, total),
         ];
-        for (pool, size, tokens) in pools {
-            let (needed_pages, pool_pages) = (size.pages_for(tokens), size.num_pages as usize);
+        for (pool, size, pool_pages, tokens) in pools {
+            let needed_pages = size.pages_for(tokens);
             if needed_pages > pool_pages {
                 return Err(RequestError::NeverFits {
                     prompt_tokens,
@@ -218,6 +224,26 @@ impl<T: PageTracker> PrefillScheduler<T> {
             return Err(RequestError::Overloaded { limit: self.config.max_waiting });
         }
         Ok(())
+    }
+
+    /// Pages that quarantine has not taken for good.
+    fn usable_pages(&self) -> usize {
+        self.config.pool.num_pages as usize - self.pool.counts().quarantined
+    }
+
+    /// Ends what waits for pages that quarantine has taken since it arrived.
+    fn refuse_hopeless(&mut self, batch: &mut PrefillBatch) {
+        let usable = self.usable_pages();
+        let needed = |job: &Job<T>| self.config.pool.pages_for(job.arrival.prompt.len());
+        let hopeless = |job: &&Job<T>| job.table.is_none() && needed(job) > usable;
+        let hopeless: Vec<Arrival> =
+            self.jobs.values().filter(hopeless).map(|job| job.arrival.clone()).collect();
+        for arrival in hopeless {
+            self.end(arrival.request);
+            if let Err(error) = self.check(&arrival) {
+                batch.refused.push((arrival.request, error));
+            }
+        }
     }
 
     /// Oldest first; a waiting request lets at most `max_bypass` younger ones pass it.
@@ -275,5 +301,63 @@ impl<T: PageTracker> PrefillScheduler<T> {
             budget -= len;
             reading -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{CacheSalt, NoopTracker};
+
+    const POOL: PoolSize = PoolSize { num_pages: 4, page_size: 4 };
+
+    fn scheduler() -> PrefillScheduler<NoopTracker> {
+        PrefillScheduler::new(PrefillConfig {
+            pool: POOL,
+            decode_pool: PoolSize { num_pages: 64, page_size: 4 },
+            step_tokens: 64,
+            max_seqs: 4,
+            max_waiting: 8,
+            max_bypass: 0,
+        })
+    }
+
+    fn arrive(id: u64, len: u32) -> PrefillEvent {
+        let (salt, model_revision) = (CacheSalt::Tenant("t".into()), "m".into());
+        let namespace = CacheNamespace { salt, adapter: None, model_revision };
+        let (request, prompt) = (RequestId(id), (0..len).collect());
+        let is_preempted = false;
+        PrefillEvent::Arrive(Arrival { request, prompt, max_tokens: 1, namespace, is_preempted })
+    }
+
+    #[test]
+    fn quarantine_ends_what_waits_for_more_than_is_left() {
+        let (mut scheduler, mut batch) = (scheduler(), PrefillBatch::default());
+        scheduler.step(Micros(0), [arrive(1, 4), arrive(2, 16), arrive(3, 4)], &mut batch);
+        let pages = scheduler.table(RequestId(1)).unwrap().pages().to_vec();
+        // The second waits for all four pages, and lets nobody pass.
+        assert_eq!(batch.admitted.len(), 1);
+        let fault = PrefillEvent::Fault { request: RequestId(1), pages };
+        scheduler.step(Micros(1), [fault], &mut batch);
+        let (id, error) = &batch.refused[0];
+        assert_eq!(*id, RequestId(2));
+        let want = matches!(error, RequestError::NeverFits { needed_pages: 4, pool_pages: 3, .. });
+        assert!(want, "{error}");
+        assert_eq!(batch.admitted[0].request, RequestId(3));
+        // And what comes later is refused at once.
+        scheduler.step(Micros(2), [arrive(4, 16)], &mut batch);
+        assert_eq!(batch.refused[0].0, RequestId(4));
+    }
+
+    #[test]
+    fn a_request_that_comes_back_early_keeps_its_pages_in_the_books() {
+        let (mut scheduler, mut batch) = (scheduler(), PrefillBatch::default());
+        scheduler.step(Micros(0), [arrive(1, 8)], &mut batch);
+        // Preempted in the decode pool before the news of its hand-off came here.
+        scheduler.step(Micros(1), [arrive(1, 9)], &mut batch);
+        assert_eq!(scheduler.audit().unwrap().owned, 3);
+        let late = PrefillEvent::HandedOff(RequestId(1));
+        scheduler.step(Micros(1), [arrive(1, 10), late], &mut batch);
+        assert_eq!(batch.admitted[0].request, RequestId(1), "the late news ended it");
     }
 }

@@ -73,7 +73,7 @@ pub enum AbortReason {
     Client,
     #[error("page {index} is not what was sent")]
     Digest { index: usize },
-    #[error("page {index} came twice, out of the lease, or not at all")]
+    #[error("page {index} is outside the lease")]
     Page { index: usize },
     #[error("the receiver cannot hold the request")]
     Refused,

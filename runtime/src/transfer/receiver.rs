@@ -5,7 +5,7 @@ use super::message::{AbortReason, Message, PageMessage, Signal};
 use crate::cache::LeaseId;
 use crate::request::RequestId;
 use crate::schedule::Offer;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the engine does next.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,14 +56,37 @@ pub struct Receiver {
     newest: Option<u64>,
     transfers: BTreeMap<LeaseId, Transfer>,
     /// Ended here, and the writer not known to be quiet.
-    unfenced: BTreeMap<LeaseId, ()>,
+    unfenced: BTreeSet<LeaseId>,
+    /// Every transfer offered by this generation, so that none begins twice.
+    offered: SeenIds,
+}
+
+/// Ids from 1 on, given out in order but heard of in any.
+#[derive(Debug, Default)]
+struct SeenIds {
+    /// Every id up to here was seen.
+    all_to: u64,
+    beyond: BTreeSet<u64>,
+}
+
+impl SeenIds {
+    /// False if it was there.
+    fn insert(&mut self, id: u64) -> bool {
+        if id <= self.all_to || !self.beyond.insert(id) {
+            return false;
+        }
+        while self.beyond.remove(&(self.all_to + 1)) {
+            self.all_to += 1;
+        }
+        true
+    }
 }
 
 impl Receiver {
     /// A receiver that knows no peer yet.
     pub fn new(descriptor: Descriptor) -> Self {
-        let (transfers, unfenced) = (BTreeMap::new(), BTreeMap::new());
-        Self { descriptor, generation: None, newest: None, transfers, unfenced }
+        let (transfers, unfenced, offered) = <_>::default();
+        Self { descriptor, generation: None, newest: None, transfers, unfenced, offered }
     }
 
     /// The scheduler has leased `num_pages` pages.
@@ -91,7 +114,7 @@ impl Receiver {
         let found = self.transfers.iter().find(|(_, transfer)| transfer.request == request);
         let lease = *found?.0;
         self.transfers.remove(&lease);
-        self.unfenced.insert(lease, ());
+        self.unfenced.insert(lease);
         Some(Message { lease, signal: Signal::Abort(reason) })
     }
 
@@ -107,7 +130,7 @@ impl Receiver {
         }
         match message.signal {
             Signal::Offer { request, prompt_tokens, max_tokens } => {
-                if self.transfers.contains_key(&lease) || self.unfenced.contains_key(&lease) {
+                if !self.offered.insert(lease.transfer) {
                     return Vec::new();
                 }
                 let (pages, is_leased, first_token) = (Vec::new(), false, None);
@@ -123,13 +146,10 @@ impl Receiver {
             }
             Signal::Abort(reason) => {
                 let Some(transfer) = self.transfers.remove(&lease) else { return Vec::new() };
-                self.unfenced.insert(lease, ());
+                self.unfenced.insert(lease);
                 vec![ReceiverAction::Failed(transfer.request, reason)]
             }
-            Signal::Fenced => match self.unfenced.remove(&lease) {
-                Some(()) => vec![ReceiverAction::Fenced(lease)],
-                None => Vec::new(),
-            },
+            Signal::Fenced if self.unfenced.remove(&lease) => vec![ReceiverAction::Fenced(lease)],
             _ => Vec::new(),
         }
     }
@@ -141,6 +161,7 @@ impl Receiver {
         }
         let mut actions = self.disconnected();
         (self.newest, self.generation) = (Some(lease.generation), None);
+        self.offered = SeenIds::default();
         let differences = self.descriptor.differences(theirs);
         let signal = if differences.is_empty() {
             self.generation = Some(lease.generation);
@@ -159,9 +180,8 @@ impl Receiver {
             actions.push(ReceiverAction::Failed(transfer.request, AbortReason::PeerRestarted));
             actions.push(ReceiverAction::Fenced(lease));
         }
-        for (lease, ()) in std::mem::take(&mut self.unfenced) {
-            actions.push(ReceiverAction::Fenced(lease));
-        }
+        let unfenced = std::mem::take(&mut self.unfenced);
+        actions.extend(unfenced.into_iter().map(ReceiverAction::Fenced));
         actions
     }
 
@@ -173,7 +193,9 @@ impl Receiver {
                 *arrived = true;
                 vec![ReceiverAction::Write { request: transfer.request, lease, page }]
             }
-            _ => self.fail(lease, AbortReason::Page { index }),
+            // The first arrival is the one that is checked; a copy is not written at all.
+            Some(_) => Vec::new(),
+            None => self.fail(lease, AbortReason::Page { index }),
         }
     }
 
@@ -193,7 +215,7 @@ impl Receiver {
 
     fn fail(&mut self, lease: LeaseId, reason: AbortReason) -> Vec<ReceiverAction> {
         let Some(transfer) = self.transfers.remove(&lease) else { return Vec::new() };
-        self.unfenced.insert(lease, ());
+        self.unfenced.insert(lease);
         vec![
             ReceiverAction::Send(Message { lease, signal: Signal::Abort(reason.clone()) }),
             ReceiverAction::Failed(transfer.request, reason),

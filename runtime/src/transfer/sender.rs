@@ -94,6 +94,17 @@ impl Sender {
         vec![abort, self.message(transfer, Signal::Fenced)]
     }
 
+    /// The peer's process has ended: all transfers end. `generation` is what this side calls itself
+    /// from now on, so that nothing left on the wire is taken for a new transfer's; greet the next
+    /// peer with [`Sender::hello`].
+    pub fn disconnected(&mut self, generation: u64) -> Vec<SenderAction> {
+        (self.generation, self.last_transfer) = (generation, 0);
+        let ended = std::mem::take(&mut self.transfers).into_values();
+        ended
+            .map(|(offer, _)| SenderAction::Failed(offer.request, AbortReason::PeerRestarted))
+            .collect()
+    }
+
     /// What a message makes the engine do. Messages of other generations change nothing.
     pub fn on_message(&mut self, message: Message) -> Vec<SenderAction> {
         let lease = message.lease;

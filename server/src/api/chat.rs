@@ -6,6 +6,7 @@ use super::{ApiError, ApiRequest, PromptSource};
 use crate::text::ChatInput;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
+use tessera_runtime::request::MAX_TOP_LOGPROBS;
 
 /// Checks the body of a chat completion.
 ///
@@ -29,7 +30,7 @@ pub fn parse_chat(body: &Value, limits: &Limits) -> Result<ApiRequest, ApiError>
 
 fn top_logprobs(fields: Fields<'_>) -> Result<Option<u32>, ApiError> {
     let wanted = fields.flag("logprobs")?.unwrap_or(false);
-    let top = fields.integer("top_logprobs", (0, 20))?;
+    let top = fields.integer("top_logprobs", (0, MAX_TOP_LOGPROBS.into()))?;
     if top.is_some() && !wanted {
         return Err(fields.error("top_logprobs", "needs `logprobs`: true"));
     }

@@ -4,6 +4,7 @@ use super::fields::{Fields, token_id};
 use super::options::{Limits, Options, max_tokens};
 use super::{ApiError, ApiRequest, PromptSource, RawPrompt};
 use serde_json::Value;
+use tessera_runtime::request::MAX_TOP_LOGPROBS;
 
 const DEFAULT_MAX_TOKENS: usize = 16;
 const MAX_PROMPTS: usize = 64;
@@ -17,7 +18,7 @@ pub fn parse_completion(body: &Value, limits: &Limits) -> Result<ApiRequest, Api
     let mut options = Options::parse(fields, limits)?;
     options.max_tokens = max_tokens(fields, "max_tokens")?;
     options.default_max_tokens = Some(DEFAULT_MAX_TOKENS);
-    let logprobs = fields.integer("logprobs", (0, 20))?;
+    let logprobs = fields.integer("logprobs", (0, MAX_TOP_LOGPROBS.into()))?;
     options.sampling.top_logprobs = logprobs.and_then(|top| u32::try_from(top).ok());
     for key in ["echo", "suffix", "best_of"] {
         let off = match fields.value(key) {

@@ -44,6 +44,8 @@ const CONFIGURATIONS: [(&str, &[&str]); 2] = [
             "int4",
             "--decode-kv",
             "fp8_e4m3",
+            "--kv-scale",
+            "auto",
         ],
     ),
 ];
@@ -119,7 +121,7 @@ fn run(server: &Served, tasks: &Tasks) -> Result<BTreeMap<String, Score>> {
                 let mut scores = scores.lock().expect("no client panicked");
                 let entry = scores.entry((*task).clone()).or_default();
                 *entry = *entry + score;
-                if (index + 1) % 40 == 0 {
+                if (index + 1).is_multiple_of(40) {
                     eprintln!("  {} of {}", index + 1, items.len());
                 }
             }
