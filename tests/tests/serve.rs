@@ -1,5 +1,7 @@
 //! The real server over the real engine and the bundled model, through real sockets.
 
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -294,7 +296,9 @@ async fn server_info_says_what_is_in_effect() {
     assert!(covers.contains(&json!("decode reads")), "{covers:?}");
     // The name is the one clients have to use, and the folder's is unknown.
     assert_eq!(chat(served.addr, &france(json!({}))).await.status, 404);
-    let answer = chat(served.addr, &france(json!({"model": "a-name", "temperature": 0, "max_tokens": 9}))).await;
+    let answer =
+        chat(served.addr, &france(json!({"model": "a-name", "temperature": 0, "max_tokens": 9})))
+            .await;
     assert_eq!((text(&answer).as_str(), &answer.json()["model"]), ("Paris", &json!("a-name")));
     served.finish().await;
 }
