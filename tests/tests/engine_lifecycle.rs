@@ -1,7 +1,5 @@
 //! Every way a request can end, and that each gives everything back.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tessera_runtime::device::DeviceError;

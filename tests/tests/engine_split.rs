@@ -1,7 +1,5 @@
 //! Decode through the split: the golden tokens, formats, capacities, and what is refused.
 
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
 use tessera_runtime::engine::{EngineConfig, EngineModel, KvScales, StartError, named_kv_format};
 use tessera_tests::engine::{Engine, Sizes, config, golden, greedy, model};
 use tessera_tests::golden::{Recorded, Subject};
