@@ -130,7 +130,7 @@ fn counters<'a>(server: &'a ServerMetrics, engine: &'a EngineMetrics) -> [Row<'a
             "Cache elements out of the format's range.",
             &engine.kv_saturated_elements_total,
         ),
-        ("num_transfers_total", "Hand-offs begun.", &engine.transfers_total),
+        ("num_transfers_total", "Hand-offs done.", &engine.transfers_total),
         ("num_transfer_failed_reqs_total", "Hand-offs failed.", &engine.transfer_failed_total),
         ("kv_transfer_bytes_total", "Bytes handed off.", &engine.transfer_bytes_total),
     ]

@@ -144,10 +144,12 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
 
     /// Lets go of the requests that need not go on.
     fn drop_unwanted(&mut self) -> Result<(), PoolError> {
-        let unwanted =
-            self.state.residents.extract_if(.., |_, resident| resident.record.is_unwanted());
-        for (id, resident) in unwanted.collect::<Vec<_>>() {
-            resident.record.fail(RequestError::Aborted);
+        let residents = self.state.residents.iter();
+        let unwanted = residents.filter(|(_, resident)| resident.record.is_unwanted());
+        for id in unwanted.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if let Some(resident) = self.state.residents.remove(&id) {
+                resident.record.fail(RequestError::Aborted);
+            }
             self.state.events.push(DecodeEvent::Abort(id));
             if let Some(message) = self.receiver.abort(id, AbortReason::Client) {
                 self.send(message)?;

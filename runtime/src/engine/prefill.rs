@@ -180,9 +180,11 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
 
     /// Lets go of the requests that need not go on.
     fn drop_unwanted(&mut self) -> Result<(), PoolError> {
-        let unwanted = self.state.records.extract_if(.., |_, record| record.is_unwanted());
-        for (id, record) in unwanted.collect::<Vec<_>>() {
-            record.fail(RequestError::Aborted);
+        let unwanted = self.state.records.iter().filter(|(_, record)| record.is_unwanted());
+        for id in unwanted.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if let Some(record) = self.state.records.remove(&id) {
+                record.fail(RequestError::Aborted);
+            }
             self.state.events.push(PrefillEvent::Abort(id));
             for message in self.sender.abort(id, AbortReason::Client) {
                 self.send(message)?;

@@ -28,7 +28,9 @@ pub fn start_engine(
 ) -> anyhow::Result<(EngineHandle, EngineThreads)> {
     let dir = args.model_dir()?;
     let settings = &args.engine;
-    use_threads(settings.threads)?;
+    if settings.threads > 0 {
+        use_threads(settings.threads)?;
+    }
     let checkpoint = Checkpoint::open(&dir)?;
     let prefill = load(&checkpoint, &settings.prefill_weights, "prefill")?;
     let decode = load(&checkpoint, &settings.decode_weights, "decode")?;
