@@ -72,17 +72,35 @@ fn engine_config(
             step_tokens,
         })
     };
+    let prefill = pool(&settings.prefill_weights, &settings.prefill_kv, settings.chunk_tokens)?;
+    let decode = pool(&settings.decode_weights, &settings.decode_kv, settings.max_batch)?;
     Ok(EngineConfig {
         model_name: String::new(),
-        max_model_len: spec.max_position_embeddings,
-        prefill: pool(&settings.prefill_weights, &settings.prefill_kv, settings.chunk_tokens)?,
-        decode: pool(&settings.decode_weights, &settings.decode_kv, settings.max_batch)?,
+        max_model_len: context(spec, [("prefill", &prefill), ("decode", &decode)])?,
+        prefill,
+        decode,
         integrity: settings.kv_integrity == OnOff::On,
         kv_scales,
         fingerprint: String::new(),
         max_waiting: MAX_WAITING,
         clock: Arc::new(Micros::default),
     })
+}
+
+/// Tokens a request may have: the model's context, or less if a pool's cache holds less.
+fn context(spec: &ModelSpec, pools: [(&'static str, &PoolConfig); 2]) -> anyhow::Result<usize> {
+    let mut context = spec.max_position_embeddings;
+    for (name, pool) in pools {
+        let held = pool.cache_spec(name, spec)?.num_pages * pool.page_size;
+        if held < context {
+            eprintln!(
+                "warning: the {name} pool's cache holds {held} tokens, so the context is limited to \
+                 that instead of {context}; --kv-memory sets it"
+            );
+            context = held;
+        }
+    }
+    Ok(context)
 }
 
 /// The operator's word first, then the checkpoint's; docs/adr/0007.
