@@ -83,7 +83,10 @@ pub struct Run {
     pub seconds: f64,
     /// Tokens generated.
     pub tokens: usize,
-    /// Time between a stream's tokens, in milliseconds, sorted.
+    /// Tokens a second while every client was decoding: from the last first token to the first
+    /// last one. Ramps at both ends, which depend on who came first, do not count.
+    pub steady_throughput: f64,
+    /// Time between a stream's tokens in that window, in milliseconds, sorted.
     pub gaps_ms: Vec<f64>,
     /// Most requests that waited for decode pages at once.
     pub peak_waiting: u64,
@@ -130,21 +133,17 @@ pub fn run(handle: &EngineHandle, load: Load) -> Result<Run> {
         running.fetch_max(metrics.decode.running_reqs.load(Ordering::Relaxed), Ordering::Relaxed);
     };
     let start = now();
-    let gaps = std::thread::scope(|scope| -> Result<Vec<f64>> {
-        let client = || -> Result<Vec<f64>> { client(handle, load, &watch) };
+    let streams = std::thread::scope(|scope| -> Result<Vec<Vec<Instant>>> {
+        let client = || -> Result<Vec<Instant>> { client(handle, load, &watch) };
         let clients: Vec<_> = (0..load.clients).map(|_| scope.spawn(client)).collect();
-        let mut gaps = Vec::new();
-        for client in clients {
-            gaps.extend(client.join().expect("a client does not panic")?);
-        }
-        Ok(gaps)
+        clients.into_iter().map(|client| client.join().expect("a client does not panic")).collect()
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    let mut gaps_ms = gaps;
-    gaps_ms.sort_by(f64::total_cmp);
+    let (steady_throughput, gaps_ms) = steady(&streams);
     Ok(Run {
         seconds,
         tokens: load.clients * load.max_tokens,
+        steady_throughput,
         gaps_ms,
         peak_waiting: waiting.into_inner(),
         peak_running: running.into_inner(),
@@ -152,7 +151,25 @@ pub fn run(handle: &EngineHandle, load: Load) -> Result<Run> {
     })
 }
 
-fn client(handle: &EngineHandle, load: Load, watch: &impl Fn()) -> Result<Vec<f64>> {
+/// Throughput and sorted gaps of the time in which every stream was under way.
+fn steady(streams: &[Vec<Instant>]) -> (f64, Vec<f64>) {
+    let first = streams.iter().filter_map(|times| times.first()).max();
+    let last = streams.iter().filter_map(|times| times.last()).min();
+    let (Some(&first), Some(&last)) = (first, last) else { return (0.0, Vec::new()) };
+    let is_inside = |time: &Instant| first <= *time && *time <= last;
+    let mut tokens = 0;
+    let mut gaps = Vec::new();
+    for times in streams {
+        let inside: Vec<&Instant> = times.iter().filter(|time| is_inside(time)).collect();
+        tokens += inside.len().saturating_sub(1);
+        gaps.extend(inside.windows(2).map(|w| (*w[1] - *w[0]).as_secs_f64() * 1e3));
+    }
+    gaps.sort_by(f64::total_cmp);
+    (tokens as f64 / last.saturating_duration_since(first).as_secs_f64(), gaps)
+}
+
+/// When each token of one request came.
+fn client(handle: &EngineHandle, load: Load, watch: &impl Fn()) -> Result<Vec<Instant>> {
     let prompt: Vec<u32> = (0u32..).map(|i| i * 7 % 2000).take(load.prompt_tokens).collect();
     let request = GenerateRequest {
         prompt: prompt.into(),
@@ -163,16 +180,14 @@ fn client(handle: &EngineHandle, load: Load, watch: &impl Fn()) -> Result<Vec<f6
         cache_salt: Some(Arc::from("bench")),
     };
     let (_, mut events) = handle.submit(request)?;
-    let (mut gaps, mut last) = (Vec::new(), None::<Instant>);
+    let mut times = Vec::with_capacity(load.max_tokens);
     while let Some(event) = events.blocking_recv() {
         match event {
             GenerateEvent::Token(_) => {
                 watch();
-                let time = now();
-                gaps.extend(last.map(|last| (time - last).as_secs_f64() * 1e3));
-                last = Some(time);
+                times.push(now());
             }
-            GenerateEvent::Finished { .. } => return Ok(gaps),
+            GenerateEvent::Finished { .. } => return Ok(times),
             GenerateEvent::Failed(error) => return Err(error.into()),
         }
     }

@@ -9,8 +9,8 @@ use std::fmt::Write;
 use tessera_tests::bench::{BenchModel, Load, Run, machine, mean_and_interval, record_path, run};
 
 const CLIENTS: [usize; 2] = [1, 8];
-const LOAD: Load = Load { clients: 0, prompt_tokens: 65, max_tokens: 16 };
-const DEFAULT_PAIRS: usize = 100;
+const LOAD: Load = Load { clients: 0, prompt_tokens: 65, max_tokens: 40 };
+const DEFAULT_PAIRS: usize = 40;
 
 fn main() -> Result<()> {
     let pairs = match std::env::args().nth(1) {
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
             };
             // The first pair only fills caches and prefixes.
             if pair > 0 {
-                throughput.push(on.throughput() / off.throughput());
+                throughput.push(on.steady_throughput / off.steady_throughput);
                 p95.push(on.p95_ms() / off.p95_ms());
                 let _ = writeln!(
                     csv,
