@@ -81,6 +81,9 @@ impl BenchModel {
 pub struct Run {
     /// From the first request to the last token.
     pub seconds: f64,
+    /// Processor time of the whole process in that time, which waiting for a busy machine is not
+    /// part of; in steps of 10 ms.
+    pub cpu_seconds: f64,
     /// Tokens generated.
     pub tokens: usize,
     /// Tokens a second while every client was decoding: from the last first token to the first
@@ -132,7 +135,7 @@ pub fn run(handle: &EngineHandle, load: Load) -> Result<Run> {
         waiting.fetch_max(metrics.decode.queue_reqs.load(Ordering::Relaxed), Ordering::Relaxed);
         running.fetch_max(metrics.decode.running_reqs.load(Ordering::Relaxed), Ordering::Relaxed);
     };
-    let start = now();
+    let (start, cpu_start) = (now(), cpu_seconds()?);
     let streams = std::thread::scope(|scope| -> Result<Vec<Vec<Instant>>> {
         let client = || -> Result<Vec<Instant>> { client(handle, load, &watch) };
         let clients: Vec<_> = (0..load.clients).map(|_| scope.spawn(client)).collect();
@@ -142,6 +145,7 @@ pub fn run(handle: &EngineHandle, load: Load) -> Result<Run> {
     let (steady_throughput, gaps_ms) = steady(&streams);
     Ok(Run {
         seconds,
+        cpu_seconds: cpu_seconds()? - cpu_start,
         tokens: load.clients * load.max_tokens,
         steady_throughput,
         gaps_ms,
@@ -149,6 +153,15 @@ pub fn run(handle: &EngineHandle, load: Load) -> Result<Run> {
         peak_running: running.into_inner(),
         preempted: preempted() - before,
     })
+}
+
+/// Processor time that this process has used, in user and kernel mode.
+fn cpu_seconds() -> Result<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let (_, fields) = stat.rsplit_once(')').context("/proc/self/stat without a name")?;
+    let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+    // The kernel reports in hundredths of a second, whatever its own clock.
+    Ok(ticks.sum::<Result<f64, _>>()? / 100.0)
 }
 
 /// Throughput and sorted gaps of the time in which every stream was under way.

@@ -25,17 +25,18 @@ fn main() -> Result<()> {
     let (on, _on_threads) = model.start("fp8_e4m3", kv_memory, true)?;
     let mut text = format!(
         "{}\nintegrity on against off, {pairs} pairs, {} tokens a request; mean change and 95 % interval\n\n\
-         {:>8} | {:>22} | {:>22}\n",
+         {:>8} | {:>22} | {:>22} | {:>22}\n",
         machine(),
         LOAD.max_tokens,
         "clients",
         "throughput",
-        "p95 token latency"
+        "p95 token latency",
+        "processor time"
     );
-    let mut csv = String::from("clients,pair,throughput_ratio,p95_ratio\n");
+    let mut csv = String::from("clients,pair,throughput_ratio,p95_ratio,cpu_ratio\n");
     for clients in CLIENTS {
         let load = Load { clients, ..LOAD };
-        let (mut throughput, mut p95) = (Vec::new(), Vec::new());
+        let [mut throughput, mut p95, mut cpu] = [const { Vec::new() }; 3];
         for pair in 0..=pairs {
             let (off, on): (Run, Run) = if pair % 2 == 0 {
                 let off = run(&off, load)?;
@@ -48,20 +49,17 @@ fn main() -> Result<()> {
             if pair > 0 {
                 throughput.push(on.steady_throughput / off.steady_throughput);
                 p95.push(on.p95_ms() / off.p95_ms());
-                let _ = writeln!(
-                    csv,
-                    "{clients},{pair},{:.5},{:.5}",
-                    throughput[pair - 1],
-                    p95[pair - 1]
-                );
+                cpu.push(on.cpu_seconds / off.cpu_seconds);
+                let ratios = [&throughput, &p95, &cpu].map(|all| format!("{:.5}", all[pair - 1]));
+                let _ = writeln!(csv, "{clients},{pair},{}", ratios.join(","));
             }
         }
         let percent = |ratios: &[f64]| {
             let (mean, half) = mean_and_interval(ratios);
             format!("{:+.2} % +- {:.2} %", 100.0 * (mean - 1.0), 100.0 * half)
         };
-        let _ =
-            writeln!(text, "{clients:>8} | {:>22} | {:>22}", percent(&throughput), percent(&p95));
+        let [throughput, p95, cpu] = [throughput, p95, cpu].map(|ratios| percent(&ratios));
+        let _ = writeln!(text, "{clients:>8} | {throughput:>22} | {p95:>22} | {cpu:>22}");
     }
     print!("{text}");
     std::fs::write(record_path("integrity", "txt")?, &text)?;
