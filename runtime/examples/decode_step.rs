@@ -1,5 +1,6 @@
 //! Decode steps on one thread, for `cargo xtask bench tracking` to count the instructions of:
-//! schedule, plan, forward pass, samples. With the argument `tags`, of a pool that keeps tags.
+//! schedule, plan, forward pass, samples. With the argument `tags`, of a pool that keeps tags; with
+//! `time`, steps of both kinds in turn, and how their times compare.
 
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -17,6 +18,7 @@ use tessera_runtime::schedule::{
 
 const SEQS: usize = 8;
 const STEPS: usize = 8;
+const ROUNDS: usize = 400;
 const PROMPT_TOKENS: usize = 40;
 const POOL: PoolSize = PoolSize { num_pages: 64, page_size: 16 };
 
@@ -24,13 +26,69 @@ fn main() -> Result<()> {
     match std::env::args().nth(1).as_deref() {
         None => run::<NoopTracker>(),
         Some("tags") => run::<TagTracker>(),
-        Some(other) => anyhow::bail!("`{other}` is not `tags`"),
+        Some("time") => compare(),
+        Some(other) => anyhow::bail!("`{other}` is neither `tags` nor `time`"),
     }
 }
 
 fn run<T: PageTracker>() -> Result<()> {
-    let threads = tessera_runtime::device::use_this_thread_only();
-    threads.context("the worker threads exist already")?;
+    tessera_runtime::device::use_this_thread_only()?;
+    let (mut forward, mut scheduler) = (forward()?, running::<T>()?);
+    let mut batch = DecodeBatch::default();
+    for _ in 0..STEPS {
+        decode_step(&mut scheduler, &mut forward, &mut batch)?;
+    }
+    Ok(())
+}
+
+/// Times steps of both kinds in turn, so that whatever slows the machine slows both.
+fn compare() -> Result<()> {
+    tessera_runtime::device::use_this_thread_only()?;
+    let (mut off, mut on) = (forward()?, forward()?);
+    let (mut off_batch, mut on_batch) = (DecodeBatch::default(), DecodeBatch::default());
+    let (mut times_off, mut times_on) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let (mut untagged, mut tagged) = (running::<NoopTracker>()?, running::<TagTracker>()?);
+        for step in 0..STEPS {
+            let mut off = || timed(|| decode_step(&mut untagged, &mut off, &mut off_batch));
+            let mut on = || timed(|| decode_step(&mut tagged, &mut on, &mut on_batch));
+            let (time_off, time_on) = if (round + step) % 2 == 0 {
+                (off()?, on()?)
+            } else {
+                let on = on()?;
+                (off()?, on)
+            };
+            times_off.push(time_off);
+            times_on.push(time_on);
+        }
+    }
+    let ratios: Vec<f64> =
+        times_on.iter().zip(&times_off).map(|(on, off)| (on / off).ln()).collect();
+    let n = ratios.len() as f64;
+    let mean = ratios.iter().sum::<f64>() / n;
+    let deviation = (ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+    let (mean, half) = (100.0 * mean, 100.0 * 1.96 * deviation / n.sqrt());
+    let p95 = 100.0 * (percentile_95(times_on) / percentile_95(times_off) - 1.0);
+    println!(
+        "  {n} pairs of steps: tags take {mean:+.2} % +- {half:.2} % more time, {p95:+.2} % at p95"
+    );
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+fn timed(step: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let start = std::time::Instant::now();
+    step()?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+fn percentile_95(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() * 95 / 100]
+}
+
+/// A small quantized model, with room for [`SEQS`] sequences.
+fn forward() -> Result<Forward<CpuDevice>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/kimi_k2-int4");
     let loaded = Checkpoint::open(&dir)?.load(&WeightPolicy::checkpoint(), &mut |_| {})?;
     let spec = &loaded.spec;
@@ -43,13 +101,7 @@ fn run<T: PageTracker>() -> Result<()> {
     };
     let limits = StepLimits { tokens: SEQS, seqs: SEQS, pages_per_seq: 8, logit_rows: SEQS };
     let limits = (Attention::Absorbed, limits);
-    let mut forward = Forward::new(CpuDevice::new(), spec, loaded.weights, cache, limits)?;
-    let mut scheduler = running::<T>()?;
-    let mut batch = DecodeBatch::default();
-    for _ in 0..STEPS {
-        decode_step(&mut scheduler, &mut forward, &mut batch)?;
-    }
-    Ok(())
+    Ok(Forward::new(CpuDevice::new(), spec, loaded.weights, cache, limits)?)
 }
 
 /// A scheduler with [`SEQS`] running requests.

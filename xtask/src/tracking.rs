@@ -34,6 +34,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let more = 100.0 * (tags as f64 / noop as f64 - 1.0);
     println!("  tags, checked      {tags:>14}  (+{more:.3} %)");
     ensure!(noop == untracked, "the no-op tracker is not free");
+    let timed = Command::new(&with).arg("time").status()?;
+    ensure!(timed.success(), "{} time failed", with.display());
     Ok(())
 }
 
