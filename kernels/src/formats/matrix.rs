@@ -120,7 +120,7 @@ impl PackedMatrix {
         cols: usize,
         parts: Parts,
     ) -> Result<Self, MatrixError> {
-        format.check_shape(rows, cols)?;
+        super::check_shape(format, rows, cols)?;
         let name = format.name;
         let tiles = format.tiles(rows, cols);
         let scale_bytes = format.scale_tile.map_or(0, |tile| tile.scale.bytes());

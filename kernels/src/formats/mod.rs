@@ -7,7 +7,6 @@
 
 pub mod bf16;
 pub mod e5m2_tensor;
-mod element;
 pub mod f16;
 pub mod f32;
 pub mod fp8_128x128;
@@ -24,40 +23,12 @@ pub mod mxfp4;
 pub mod nvfp4;
 pub mod packing;
 mod quantize;
-mod rule;
-mod scale;
 
-pub use element::Element;
 pub use kv::{KV_FORMATS, KvFormat, kv_format};
 pub use matrix::{MatrixError, PLAUSIBLE_MAX_ABS, PackedMatrix, Parts};
-pub use scale::{ScaleTile, ScaleType, TensorScaleKind, WHOLE};
-
-/// Tolerances of a quantized weight, measured by `kernels/tests/formats/tolerance.rs`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tol {
-    /// Largest error of an element, as a share of the largest magnitude in its scale tile (of its
-    /// own magnitude where there are no scales, subnormals aside).
-    pub element: f32,
-    /// Largest relative Frobenius error of a weight of standard normal values.
-    pub tensor: f32,
-}
-
-/// All that a kernel, loader or tool may know of a weight format.
-#[derive(Debug, PartialEq)]
-pub struct Format {
-    /// Name on the command line, in manifests and metrics, such as `int4-g32`.
-    pub name: &'static str,
-    /// Stored element.
-    pub element: Element,
-    /// Elements that share a scale; `None` for formats that stand for themselves.
-    pub scale_tile: Option<ScaleTile>,
-    /// Whether each scale tile also has a zero point: `real = (code - zero_point) * scale`.
-    pub zero_point: bool,
-    /// Whether one f32 scale of the whole tensor multiplies on top of the tile scales.
-    pub tensor_scale: bool,
-    /// Tolerances of a quantized tensor.
-    pub tol: Tol,
-}
+pub use tessera_tile_ir::format::{
+    Element, Format, ScaleTile, ScaleType, TensorScaleKind, Tol, WHOLE,
+};
 
 /// Every weight format.
 pub static FORMATS: &[&Format] = &[
@@ -82,41 +53,18 @@ pub fn format(name: &str) -> Option<&'static Format> {
     FORMATS.iter().copied().find(|format| format.name == name)
 }
 
-impl Format {
-    /// Bytes of one row of codes.
-    pub const fn row_bytes(&self, cols: usize) -> usize {
-        cols.saturating_mul(self.element.bits()).div_ceil(8)
+/// Whether a `[rows, cols]` weight can be held.
+///
+/// # Errors
+/// [`MatrixError::Empty`] without elements; [`MatrixError::Group`] if `cols` cuts a scale group.
+pub fn check_shape(format: &Format, rows: usize, cols: usize) -> Result<(), MatrixError> {
+    if rows == 0 || cols == 0 {
+        return Err(MatrixError::Empty { format: format.name, rows, cols });
     }
-
-    /// Scales of a `[rows, cols]` weight, the tensor scale not counted.
-    pub fn tiles(&self, rows: usize, cols: usize) -> usize {
-        self.scale_tile.map_or(0, |tile| {
-            let (down, across) = tile.grid(rows, cols);
-            down.saturating_mul(across)
-        })
-    }
-
-    /// Bytes of a `[rows, cols]` weight: codes, scales and zero points.
-    pub fn num_bytes(&self, rows: usize, cols: usize) -> usize {
-        let tile_bytes = self.scale_tile.map_or(0, |tile| tile.scale.bytes());
-        let tile_bytes = tile_bytes + usize::from(self.zero_point);
-        let codes = rows.saturating_mul(self.row_bytes(cols));
-        codes.saturating_add(self.tiles(rows, cols).saturating_mul(tile_bytes))
-    }
-
-    /// Whether a `[rows, cols]` weight can be held.
-    ///
-    /// # Errors
-    /// [`MatrixError::Empty`] without elements; [`MatrixError::Group`] if `cols` cuts a scale group.
-    pub fn check_shape(&self, rows: usize, cols: usize) -> Result<(), MatrixError> {
-        if rows == 0 || cols == 0 {
-            return Err(MatrixError::Empty { format: self.name, rows, cols });
+    match format.scale_tile {
+        Some(tile) if !tile.ragged && !cols.is_multiple_of(tile.cols) => {
+            Err(MatrixError::Group { format: format.name, cols, group: tile.cols })
         }
-        match self.scale_tile {
-            Some(tile) if !tile.ragged && !cols.is_multiple_of(tile.cols) => {
-                Err(MatrixError::Group { format: self.name, cols, group: tile.cols })
-            }
-            _ => Ok(()),
-        }
+        _ => Ok(()),
     }
 }

@@ -76,7 +76,7 @@ fn quantize(
     cols: usize,
     read: impl Fn(usize, &mut [f32]) + Sync,
 ) -> Result<PackedMatrix, MatrixError> {
-    format.check_shape(rows, cols)?;
+    super::check_shape(format, rows, cols)?;
     let mut parts = TileParts::default();
     let job = Job::new(format, cols, || tensor_amax(format, rows, cols, &read), &mut parts)?;
     let block_rows = match format.scale_tile {

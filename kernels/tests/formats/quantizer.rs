@@ -148,7 +148,7 @@ fn widths_that_cut_a_group_are_refused() {
         let group = named(name).scale_tile.unwrap().cols;
         assert_eq!(error, MatrixError::Group { format: named(name).name, cols, group });
     }
-    let error = named("int4-g32").check_shape(8, 0).unwrap_err();
+    let error = tessera_kernels::formats::check_shape(named("int4-g32"), 8, 0).unwrap_err();
     assert_eq!(error.to_string(), "int4-g32: a weight of shape [8, 0] has no elements");
 }
 

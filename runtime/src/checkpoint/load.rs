@@ -9,7 +9,7 @@ use crate::model::{
     GatedMlp, LayerWeights, MlaWeights, Mlp, ModelSpec, ModelWeights, QueryWeights,
 };
 use std::collections::HashMap;
-use tessera_kernels::formats::{Format, PackedMatrix};
+use tessera_kernels::formats::{Format, PackedMatrix, check_shape};
 
 /// Every parameter, read.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(crate) fn check_policy(
     for param in &plan.params {
         let Param::Matrix { module, role, rows, cols } = param else { continue };
         let format = target_format(store, &plan.matrices[module], policy, *role);
-        if let Err(why) = format.check_shape(*rows, *cols) {
+        if let Err(why) = check_shape(format, *rows, *cols) {
             problems.push(format!("{module} [{rows}, {cols}]: {why}"));
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! One policy for every element (ADR 0003): round half to even; saturate to the largest finite
 //! value, infinities included; NaN to the element's NaN code. An element without a NaN code
-//! cannot hold NaN: callers refuse it before they encode, as [`super::PackedMatrix::encode`] does.
+//! cannot hold NaN: callers refuse it before they encode.
 
 /// A stored number: how many bits, and which value each code stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,6 +127,19 @@ const fn low_half(bits: u64) -> u32 {
 }
 
 impl Element {
+    /// Name in kernels, manifests and generated code.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::F8E4M3 => "e4m3",
+            Self::F8E5M2 => "e5m2",
+            Self::F4E2M1 => "e2m1",
+            Self::I4 => "i4",
+        }
+    }
+
     /// Bits of one element.
     pub const fn bits(self) -> usize {
         match self {

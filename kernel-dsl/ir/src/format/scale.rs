@@ -28,8 +28,8 @@ pub enum TensorScaleKind {
 }
 
 impl TensorScaleKind {
-    /// The multiplier that a [`super::PackedMatrix`] wants. Nonsense in is nonsense out (zero gives
-    /// infinity), which [`super::PackedMatrix::new`] refuses.
+    /// The multiplier that a packed matrix wants. Nonsense in is nonsense out (zero gives
+    /// infinity), which the matrix refuses.
     pub fn multiplier(self, stored: f32) -> f32 {
         match self {
             Self::Multiplier => stored,

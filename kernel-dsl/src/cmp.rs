@@ -1,0 +1,70 @@
+//! Comparisons. `#[kernel]` turns `a < b` into `cmp::lt(a, b)`, so that tiles compare to tiles of
+//! truths while numbers known at build time still compare to `bool`.
+
+use crate::elem::Arith;
+use crate::ops::unify;
+use crate::tile::{Operand, Tile};
+use crate::trace::push;
+use tessera_tile_ir::op::{Cmp, OpKind};
+use tessera_tile_ir::{self as ir, Loc};
+
+macro_rules! comparisons {
+    ($($(#[$doc:meta])* $name:ident $trait:ident $op:ident $rust:tt $bound:ident;)*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<A: $trait<B>, B>(a: A, b: B) -> A::Output {
+            a.$name(b, Loc::caller())
+        }
+
+        $(#[$doc])*
+        #[diagnostic::on_unimplemented(message = "cannot compare `{Self}` with `{B}`")]
+        pub trait $trait<B> {
+            /// `bool`, or a tile of them.
+            type Output;
+            $(#[$doc])*
+            fn $name(self, b: B, loc: Loc) -> Self::Output;
+        }
+
+        impl<T: Arith, B: Operand<T>> $trait<B> for Tile<T> {
+            type Output = Tile<bool>;
+            fn $name(self, b: B, loc: Loc) -> Tile<bool> {
+                compare(loc, Cmp::$op, self, b.operand(loc))
+            }
+        }
+
+        known! { $name $trait $rust: usize i32 i64 u32 u64 f32 }
+    )*};
+}
+
+macro_rules! known {
+    ($name:ident $trait:ident $rust:tt: $($known:ty)*) => {$(
+        impl $trait<$known> for $known {
+            type Output = bool;
+            #[expect(clippy::allow_attributes, reason = "one expansion of many compares floats")]
+            #[allow(clippy::float_cmp, reason = "the author asked for it")]
+            fn $name(self, b: $known, _: Loc) -> bool {
+                self $rust b
+            }
+        }
+    )*};
+}
+
+comparisons! {
+    /// `a == b`.
+    eq Equal Eq == PartialEq;
+    /// `a != b`.
+    ne NotEqual Ne != PartialEq;
+    /// `a < b`.
+    lt Less Lt < PartialOrd;
+    /// `a <= b`.
+    le LessEqual Le <= PartialOrd;
+    /// `a > b`.
+    gt Greater Gt > PartialOrd;
+    /// `a >= b`.
+    ge GreaterEqual Ge >= PartialOrd;
+}
+
+fn compare<T: Arith>(loc: Loc, op: Cmp, a: Tile<T>, b: Tile<T>) -> Tile<bool> {
+    let (operands, ty) = unify(loc, "comparison", &[a.value(), b.value()], ir::Elem::Bool);
+    push(loc, OpKind::Cmp(op), &operands, ty)
+}

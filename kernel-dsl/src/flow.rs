@@ -1,0 +1,195 @@
+//! Loops and branches. `#[kernel]` turns `for` and `if` into these calls, with every outer
+//! variable that the body may change carried through.
+
+use crate::tile::{Index, Tile};
+use crate::trace::{mistake, with};
+use tessera_tile_ir::op::OpKind;
+use tessera_tile_ir::{self as ir, Loc, Type, Value};
+
+/// Something a loop or branch may change: tiles, and tuples, arrays and structs of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot change inside a loop or branch of the kernel",
+    note = "only tiles can; a struct of tiles derives `Carry`"
+)]
+pub trait Carry: Sized {
+    /// Appends the values inside.
+    fn flatten(&self, values: &mut Vec<Value>);
+    /// The same thing with other values, taken in the order of `flatten`.
+    fn rebuild(&self, values: &mut dyn Iterator<Item = Value>) -> Self;
+}
+
+impl<T> Carry for Tile<T> {
+    fn flatten(&self, values: &mut Vec<Value>) {
+        values.push(self.value());
+    }
+
+    fn rebuild(&self, values: &mut dyn Iterator<Item = Value>) -> Self {
+        Self::from_value(values.next().expect("as many values as were flattened"))
+    }
+}
+
+impl<C: Carry, const N: usize> Carry for [C; N] {
+    fn flatten(&self, values: &mut Vec<Value>) {
+        self.iter().for_each(|carry| carry.flatten(values));
+    }
+
+    fn rebuild(&self, values: &mut dyn Iterator<Item = Value>) -> Self {
+        self.each_ref().map(|carry| carry.rebuild(values))
+    }
+}
+
+macro_rules! carry_tuples {
+    ($(($($name:ident)*))*) => {$(
+        #[expect(clippy::allow_attributes, reason = "not every tuple is empty")]
+        #[allow(non_snake_case, unused_variables, clippy::unused_unit, reason = "one rule for all")]
+        impl<$($name: Carry),*> Carry for ($($name,)*) {
+            fn flatten(&self, values: &mut Vec<Value>) {
+                let ($($name,)*) = self;
+                $($name.flatten(values);)*
+            }
+
+            fn rebuild(&self, values: &mut dyn Iterator<Item = Value>) -> Self {
+                let ($($name,)*) = self;
+                ($($name.rebuild(values),)*)
+            }
+        }
+    )*};
+}
+
+carry_tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
+
+/// What `for` runs over.
+#[diagnostic::on_unimplemented(
+    message = "a kernel cannot loop over `{Self}`",
+    note = "loop over `range(start, end, step)` in the kernel, or over `a..b` to unroll"
+)]
+pub trait Loop {
+    /// The loop variable.
+    type Item;
+    /// Runs `body` for each item, `carried` through all of them.
+    #[track_caller]
+    fn each<C: Carry>(self, carried: C, body: impl FnMut(Self::Item, C) -> C) -> C;
+}
+
+/// A loop of the kernel, made by [`range`].
+#[derive(Debug, Clone, Copy)]
+pub struct TileRange {
+    start: Tile<i64>,
+    end: Tile<i64>,
+    step: usize,
+}
+
+/// `start, start + step, ..` below `end`.
+#[track_caller]
+pub fn range(start: impl Into<Index>, end: impl Into<Index>, step: usize) -> TileRange {
+    if step == 0 {
+        mistake("K005", Loc::caller(), "a loop with a step of 0 never ends".to_owned(), vec![]);
+    }
+    TileRange { start: start.into().tile(), end: end.into().tile(), step }
+}
+
+impl Loop for TileRange {
+    type Item = Tile<i64>;
+
+    #[track_caller]
+    fn each<C: Carry>(self, carried: C, mut body: impl FnMut(Tile<i64>, C) -> C) -> C {
+        let loc = Loc::caller();
+        let mut before = Vec::new();
+        carried.flatten(&mut before);
+        let types: Vec<Type> = types_of(&before);
+        let mut arguments = vec![Type::scalar(ir::Elem::I64)];
+        arguments.extend(types.iter().cloned());
+        let inside = with(|b| b.open(loc, &arguments));
+        let index = Tile::from_value(inside[0]);
+        let result = body(index, carried.rebuild(&mut inside[1..].iter().copied()));
+        let region = close(loc, &result, &types);
+        let mut operands = vec![self.start.value(), self.end.value()];
+        operands.extend(before);
+        let kind = (OpKind::For { step: self.step }, vec![region]);
+        let after = with(|b| b.push_with(loc, kind, &operands, &types));
+        carried.rebuild(&mut after.into_iter())
+    }
+}
+
+impl Loop for std::ops::Range<usize> {
+    type Item = usize;
+
+    fn each<C: Carry>(self, carried: C, mut body: impl FnMut(usize, C) -> C) -> C {
+        self.fold(carried, |carried, i| body(i, carried))
+    }
+}
+
+/// What `if` decides by: a `bool` known now, or a scalar of the kernel.
+#[diagnostic::on_unimplemented(
+    message = "a kernel cannot branch on `{Self}`",
+    note = "branch on one truth of the kernel or on a build-time bool; `select` chooses by element"
+)]
+pub trait Branch {
+    /// Runs one of two bodies, `carried` through it.
+    #[track_caller]
+    fn branch<C: Carry, R: Carry>(
+        self,
+        carried: C,
+        yes: impl FnOnce(C) -> (C, R),
+        no: impl FnOnce(C) -> (C, R),
+    ) -> (C, R);
+}
+
+impl Branch for bool {
+    fn branch<C: Carry, R: Carry>(
+        self,
+        carried: C,
+        yes: impl FnOnce(C) -> (C, R),
+        no: impl FnOnce(C) -> (C, R),
+    ) -> (C, R) {
+        if self { yes(carried) } else { no(carried) }
+    }
+}
+
+impl Branch for Tile<bool> {
+    #[track_caller]
+    fn branch<C: Carry, R: Carry>(
+        self,
+        carried: C,
+        yes: impl FnOnce(C) -> (C, R),
+        no: impl FnOnce(C) -> (C, R),
+    ) -> (C, R) {
+        let (loc, ty) = (Loc::caller(), self.ty());
+        if ty.len() != 1 {
+            let notes = vec!["`select` chooses by element".to_owned()];
+            mistake("K006", loc, format!("a branch takes one truth, not {ty}"), notes);
+        }
+        let mut before = Vec::new();
+        carried.flatten(&mut before);
+        with(|b| b.open(loc, &[]));
+        let result = yes(carried.rebuild(&mut before.iter().copied()));
+        let mut values = Vec::new();
+        result.flatten(&mut values);
+        let types = types_of(&values);
+        let yes = with(|b| b.close(loc, &values));
+        with(|b| b.open(loc, &[]));
+        let other = no(carried.rebuild(&mut before.iter().copied()));
+        let no = close(loc, &other, &types);
+        let kind = (OpKind::If, vec![yes, no]);
+        let after = with(|b| b.push_with(loc, kind, &[self.value()], &types));
+        result.rebuild(&mut after.into_iter())
+    }
+}
+
+fn types_of(values: &[Value]) -> Vec<Type> {
+    with(|b| values.iter().map(|&value| b.ty(value).clone()).collect())
+}
+
+/// Closes a region whose results must have `types`.
+fn close(loc: Loc, result: &impl Carry, types: &[Type]) -> ir::Region {
+    let mut values = Vec::new();
+    result.flatten(&mut values);
+    for (value, want) in values.iter().zip(types) {
+        let got = with(|b| b.ty(*value).clone());
+        if got != *want {
+            let notes = vec!["a loop or branch must leave a variable with one type".to_owned()];
+            mistake("K007", loc, format!("a carried tile is {want} and becomes {got}"), notes);
+        }
+    }
+    with(|b| b.close(loc, &values))
+}

@@ -1,0 +1,220 @@
+//! Views: the arrays a kernel reads and writes, bounded and strided.
+//!
+//! Reads outside a view give zero, writes outside are dropped.
+
+use crate::elem::{Arith, Elem};
+use crate::tile::{Index, Operand, Tile};
+use crate::trace::{effect, mistake, push, with};
+use std::marker::PhantomData;
+use tessera_tile_ir::kernel::Extent;
+use tessera_tile_ir::op::{Atomic, OpKind};
+use tessera_tile_ir::{self as ir, Access, Builder, Loc, Param, ParamKind, Type, Value};
+
+macro_rules! views {
+    ($($(#[$doc:meta])* $name:ident $access:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name<T> {
+            param: usize,
+            elem: PhantomData<T>,
+        }
+
+        impl<T> Clone for $name<T> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<T> Copy for $name<T> {}
+
+        impl<T: Elem> $name<T> {
+            /// Declares the parameter. Each axis is a sum of dims and a constant.
+            #[track_caller]
+            pub fn declare(b: &mut Builder, name: &str, axes: &[(&[&str], usize)]) -> Self {
+                let extent = |(dims, constant): &(&[&str], usize)| Extent {
+                    dims: dims.iter().map(|dim| b.dim(dim)).collect(),
+                    constant: *constant,
+                };
+                let dims = axes.iter().map(extent).collect();
+                let kind = ParamKind::View { elem: T::ELEM, access: Access::$access, dims };
+                let param = Param { name: name.to_owned(), kind, loc: Loc::caller() };
+                Self { param: b.param(param), elem: PhantomData }
+            }
+        }
+    )*};
+}
+
+views! {
+    /// An array the kernel reads.
+    In Read;
+    /// An array the kernel writes.
+    Out Write;
+    /// An array the kernel reads and writes in place.
+    InOut ReadWrite;
+}
+
+macro_rules! reads {
+    ($name:ident) => {
+        impl<T: Elem> $name<T> {
+            /// The window of that shape that starts at `at`.
+            #[track_caller]
+            pub fn tile<const R: usize, const S: usize>(
+                self,
+                at: [impl Into<Index>; R],
+                shape: [usize; S],
+            ) -> Tile<T> {
+                let loc = Loc::caller();
+                let at = indices(loc, self.param, at);
+                if !shape.is_empty() && shape.len() > at.len() {
+                    let message = format!("a window of shape {shape:?} into {} axes", at.len());
+                    mistake("K008", loc, message, vec![]);
+                }
+                push(loc, OpKind::Load(self.param), &at, Type::tile(T::ELEM, &shape))
+            }
+
+            /// One element.
+            #[track_caller]
+            pub fn at<const R: usize>(self, at: [impl Into<Index>; R]) -> Tile<T> {
+                let loc = Loc::caller();
+                let at = indices(loc, self.param, at);
+                push(loc, OpKind::Load(self.param), &at, Type::scalar(T::ELEM))
+            }
+
+            /// `cols` elements from column `col` of each of the rows `rows`, `i64[r]`.
+            #[track_caller]
+            pub fn rows(self, rows: Tile<i64>, col: impl Into<Index>, cols: usize) -> Tile<T> {
+                let loc = Loc::caller();
+                let count = row_count(loc, rows);
+                let operands = [rows.value(), col.into().tile().value()];
+                let ty = Type::tile(T::ELEM, &[count, cols]);
+                push(loc, OpKind::LoadRows(self.param), &operands, ty)
+            }
+
+            /// Single elements, one index tile an axis.
+            #[track_caller]
+            pub fn gather<const R: usize>(self, at: [Tile<i64>; R]) -> Tile<T> {
+                let loc = Loc::caller();
+                check_rank(loc, self.param, R);
+                let values = at.map(|tile| tile.value());
+                let (operands, mut ty) = crate::ops::unify(loc, "gather", &values, ir::Elem::I64);
+                ty.elem = T::ELEM;
+                push(loc, OpKind::Gather(self.param), &operands, ty)
+            }
+        }
+    };
+}
+
+macro_rules! writes {
+    ($name:ident) => {
+        impl<T: Elem> $name<T> {
+            /// Writes a tile to the window that starts at `at`.
+            #[track_caller]
+            pub fn store<const R: usize>(self, at: [impl Into<Index>; R], tile: impl Operand<T>) {
+                let loc = Loc::caller();
+                let mut operands = indices(loc, self.param, at);
+                operands.push(tile.operand(loc).value());
+                effect(loc, OpKind::Store(self.param), &operands);
+            }
+
+            /// Writes row `i` of the tile to row `rows[i]`, from column `col`.
+            #[track_caller]
+            pub fn store_rows(self, rows: Tile<i64>, col: impl Into<Index>, tile: Tile<T>) {
+                let loc = Loc::caller();
+                if row_count(loc, rows) != tile.ty().rows_cols()[0] {
+                    let message = format!("{} row indices for {}", rows.ty(), tile.ty());
+                    mistake("K001", loc, message, vec![]);
+                }
+                let operands = [rows.value(), col.into().tile().value(), tile.value()];
+                effect(loc, OpKind::StoreRows(self.param), &operands);
+            }
+
+            /// Writes single elements, one index tile an axis.
+            #[track_caller]
+            pub fn scatter<const R: usize>(self, at: [Tile<i64>; R], tile: impl Operand<T>) {
+                let loc = Loc::caller();
+                check_rank(loc, self.param, R);
+                let values = at.map(|tile| tile.value());
+                let (mut operands, ty) = crate::ops::unify(loc, "scatter", &values, ir::Elem::I64);
+                let tile = crate::ops::broadcast_to(loc, tile.operand(loc).value(), &ty.shape);
+                operands.push(tile);
+                effect(loc, OpKind::Scatter(self.param), &operands);
+            }
+        }
+
+        impl<T: Arith> $name<T> {
+            /// Adds to one element, atomically.
+            #[track_caller]
+            pub fn atomic_add<const R: usize>(
+                self,
+                at: [impl Into<Index>; R],
+                value: impl Operand<T>,
+            ) {
+                let loc = Loc::caller();
+                let mut operands = indices(loc, self.param, at);
+                operands.push(value.operand(loc).value());
+                effect(loc, OpKind::Atomic(self.param, Atomic::Add), &operands);
+            }
+
+            /// Lowers one element to `value`, atomically.
+            #[track_caller]
+            pub fn atomic_min<const R: usize>(
+                self,
+                at: [impl Into<Index>; R],
+                value: impl Operand<T>,
+            ) {
+                let loc = Loc::caller();
+                let mut operands = indices(loc, self.param, at);
+                operands.push(value.operand(loc).value());
+                effect(loc, OpKind::Atomic(self.param, Atomic::Min), &operands);
+            }
+        }
+    };
+}
+
+reads!(In);
+reads!(InOut);
+writes!(Out);
+writes!(InOut);
+
+/// Declares a scalar parameter.
+#[track_caller]
+pub fn scalar<T: Arith>(b: &mut Builder, name: &str) -> usize {
+    let kind = ParamKind::Scalar(T::ELEM);
+    b.param(Param { name: name.to_owned(), kind, loc: Loc::caller() })
+}
+
+/// The value of a scalar parameter.
+#[track_caller]
+pub fn scalar_value<T: Arith>(param: usize) -> Tile<T> {
+    push(Loc::caller(), OpKind::Scalar(param), &[], Type::scalar(T::ELEM))
+}
+
+fn indices<const R: usize>(loc: Loc, param: usize, at: [impl Into<Index>; R]) -> Vec<Value> {
+    check_rank(loc, param, R);
+    at.into_iter().map(|index| index.into().tile().value()).collect()
+}
+
+fn check_rank(loc: Loc, param: usize, got: usize) {
+    let (name, want) = with(|b| {
+        let param = &b.kernel().params[param];
+        let rank = match &param.kind {
+            ParamKind::View { dims, .. } => dims.len(),
+            ParamKind::Scalar(_) => 0,
+        };
+        (param.name.clone(), rank)
+    });
+    if got != want {
+        mistake("K008", loc, format!("`{name}` has {want} axes, not {got}"), vec![]);
+    }
+}
+
+fn row_count(loc: Loc, rows: Tile<i64>) -> usize {
+    let ty = rows.ty();
+    match *ty.shape.as_slice() {
+        [count] => count,
+        _ => {
+            mistake("K003", loc, format!("row indices are a vector, not {ty}"), vec![]);
+            ty.len()
+        }
+    }
+}
