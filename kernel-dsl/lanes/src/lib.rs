@@ -1,2 +1,9 @@
 //! What generated CPU kernels run on: lanes of one width on every instruction set, micro-kernels
-//! over them, packed weights, views and a thread pool that parks.
+//! over them, packed weights, views of arrays, and a thread pool that parks.
+//!
+//! A value of an [`Isa`] type is the proof that the CPU has its instructions, so everything here
+//! is safe to call. Unsafe code stays in this crate, each block with its proof.
+
+pub mod isa;
+
+pub use isa::Isa;
