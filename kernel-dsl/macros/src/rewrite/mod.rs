@@ -110,6 +110,10 @@ impl VisitMut for Rewriter<'_> {
                 visit_mut::visit_expr_mut(self, expr);
                 operators::rewrite(expr);
             }
+            Expr::MethodCall(call) => {
+                visit_mut::visit_expr_method_call_mut(self, call);
+                operators::mix_indices(call);
+            }
             _ => visit_mut::visit_expr_mut(self, expr),
         }
     }

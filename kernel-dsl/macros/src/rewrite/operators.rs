@@ -4,7 +4,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{BinOp, Expr, UnOp};
+use syn::{BinOp, Expr, ExprMethodCall, UnOp};
 
 /// Rewrites a binary expression whose sides are rewritten already.
 pub(super) fn rewrite(expr: &mut Expr) {
@@ -19,6 +19,23 @@ pub(super) fn rewrite(expr: &mut Expr) {
         *expr = Expr::Verbatim(quote_spanned! {span=> #place = #value });
     } else if !(is_literal(left) && is_literal(right)) {
         *expr = Expr::Verbatim(call(&binary.op, span, left, right));
+    }
+}
+
+/// Methods of views whose first argument is one index an axis.
+const INDEXED: [&str; 5] = ["tile", "at", "store", "atomic_add", "atomic_min"];
+
+/// Lets an array of indices mix tiles with numbers known now: `x.at([row, 0])`.
+pub(super) fn mix_indices(call: &mut ExprMethodCall) {
+    if !INDEXED.iter().any(|name| call.method == name) {
+        return;
+    }
+    if let Some(Expr::Array(indices)) = call.args.first_mut() {
+        for index in &mut indices.elems {
+            let span = index.span();
+            let from = quote_spanned! {span=> ::tessera_kernel_dsl::Index::from(#index) };
+            *index = Expr::Verbatim(from);
+        }
     }
 }
 
