@@ -85,6 +85,7 @@ impl VisitMut for Rewriter<'_> {
         match stmt {
             Stmt::Local(local) => {
                 refuse::local(local, self.errors);
+                self.visit_pat_mut(&mut local.pat);
                 if let Some(init) = &mut local.init {
                     self.visit_expr_mut(&mut init.expr);
                 }
@@ -103,6 +104,7 @@ impl VisitMut for Rewriter<'_> {
         match expr {
             Expr::If(_) | Expr::ForLoop(_) => self.flow(expr, true),
             Expr::Closure(closure) => {
+                closure.inputs.iter_mut().for_each(|pat| self.visit_pat_mut(pat));
                 let pats: Vec<Pat> = closure.inputs.iter().cloned().collect();
                 self.scoped(&pats, |this| this.visit_expr_mut(&mut closure.body));
             }

@@ -69,7 +69,8 @@ fn call(op: &BinOp, span: Span, left: &Expr, right: &Expr) -> TokenStream {
     };
     let (left, right) = (bare(left), bare(right));
     let function: TokenStream = function.into_iter().map(|token| spanned(token, span)).collect();
-    quote_spanned! {span=> #function(#left, #right) }
+    // The block has the span of the operator, so that what rustc blames on the left is shown there.
+    quote_spanned! {span=> #function({ #left }, #right) }
 }
 
 fn spanned(mut token: proc_macro2::TokenTree, span: Span) -> proc_macro2::TokenTree {
@@ -92,12 +93,12 @@ fn mirrored(op: &BinOp) -> Option<BinOp> {
 
 fn function(op: &BinOp) -> Option<TokenStream> {
     Some(match op {
-        BinOp::Eq(_) => quote! { ::tessera_kernel_dsl::cmp::eq },
-        BinOp::Ne(_) => quote! { ::tessera_kernel_dsl::cmp::ne },
-        BinOp::Lt(_) => quote! { ::tessera_kernel_dsl::cmp::lt },
-        BinOp::Le(_) => quote! { ::tessera_kernel_dsl::cmp::le },
-        BinOp::Gt(_) => quote! { ::tessera_kernel_dsl::cmp::gt },
-        BinOp::Ge(_) => quote! { ::tessera_kernel_dsl::cmp::ge },
+        BinOp::Eq(_) => quote! { ::tessera_kernel_dsl::cmp::Equal::eq },
+        BinOp::Ne(_) => quote! { ::tessera_kernel_dsl::cmp::NotEqual::ne },
+        BinOp::Lt(_) => quote! { ::tessera_kernel_dsl::cmp::Less::lt },
+        BinOp::Le(_) => quote! { ::tessera_kernel_dsl::cmp::LessEqual::le },
+        BinOp::Gt(_) => quote! { ::tessera_kernel_dsl::cmp::Greater::gt },
+        BinOp::Ge(_) => quote! { ::tessera_kernel_dsl::cmp::GreaterEqual::ge },
         BinOp::Add(_) => quote! { ::core::ops::Add::add },
         BinOp::Sub(_) => quote! { ::core::ops::Sub::sub },
         BinOp::Mul(_) => quote! { ::core::ops::Mul::mul },
