@@ -1,8 +1,6 @@
 //! What kernels record: parameters, variants, and ops of loops and branches.
 
-mod support;
-
-use support::{kv_formats, outline, weight_formats};
+use crate::support::{kv_formats, outline, weight_formats};
 use tessera_kernel_dsl::ir::kernel::Extent;
 use tessera_kernel_dsl::ir::{Kernel, ParamKind};
 use tessera_kernel_dsl::prelude::*;
@@ -10,7 +8,7 @@ use tessera_kernel_dsl::{Class, Entry, Target};
 
 /// Each row over the root of its mean square.
 #[kernel(grid = (M), targets(cpu), variants(cpu: BK = [64]), class = bounded)]
-pub fn rms_norm(
+pub(crate) fn rms_norm(
     x: &In<f32, { [M, K] }>,
     g: &In<f32, { [K] }>,
     eps: f32,
@@ -36,7 +34,7 @@ pub fn rms_norm(
     variants(cpu: BN = [8]),
     class = exact
 )]
-pub fn gather<KV: Stored>(
+pub(crate) fn gather<KV: Stored>(
     kv: &In<KV, { [ROWS, 16] }>,
     table: &In<i32, { [B, PAGES] }>,
     len: &In<i32, { [B] }>,
@@ -68,7 +66,7 @@ pub fn gather<KV: Stored>(
     variants(cpu: BM = [4, 8]; gpu: (BM, BN) = [(16, 64), (128, 64)], WARPS = [4, 8]),
     require(BM * WARPS <= 512)
 )]
-pub fn w_gemm<W: Packed>(
+pub(crate) fn w_gemm<W: Packed>(
     x: &In<f32, { [M, K] }>,
     w: &In<W, { [N, K] }>,
     y: &mut Out<f32, { [M, N] }>,
@@ -86,7 +84,7 @@ pub fn w_gemm<W: Packed>(
 
 /// Two lists of formats, nothing else.
 #[kernel(grid = (), formats(W = weight_formats, KV = kv_formats), targets(cpu))]
-pub fn crossed<KV: Stored, W: Packed>(
+pub(crate) fn crossed<KV: Stored, W: Packed>(
     kv: &In<KV, { [A + 2 + B, C] }>,
     w: &mut InOut<W, { [4] }>,
     sum: &mut Out<f32, { [4] }>,
