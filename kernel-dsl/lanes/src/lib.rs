@@ -5,5 +5,6 @@
 //! is safe to call. Unsafe code stays in this crate, each block with its proof.
 
 pub mod isa;
+pub mod math;
 
 pub use isa::Isa;
