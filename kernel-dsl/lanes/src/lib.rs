@@ -5,5 +5,7 @@
 //! is safe to call. Unsafe code stays in this crate, each block with its proof.
 
 pub mod isa;
+pub mod pool;
 
 pub use isa::Isa;
+pub use pool::Pool;
