@@ -5,6 +5,7 @@
 //! is safe to call. Unsafe code stays in this crate, each block with its proof.
 
 pub mod isa;
+pub mod memory;
 pub mod pool;
 
 pub use isa::Isa;
