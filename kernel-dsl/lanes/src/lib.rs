@@ -6,5 +6,8 @@
 
 pub mod isa;
 pub mod math;
+pub mod memory;
+pub mod pool;
 
 pub use isa::Isa;
+pub use pool::Pool;
