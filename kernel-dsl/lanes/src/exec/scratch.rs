@@ -1,7 +1,5 @@
 //! Scratch memory of a thread: typed, aligned to cache lines, allocated once and grown at need.
 
-use crate::isa::LANES;
-
 /// Elements of each type that a program needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the element; `u8` holds truths and codes")]
@@ -57,11 +55,6 @@ impl Scratch {
         self.u64.fit(sizes.u64);
         self.u8.fit(sizes.u8);
     }
-}
-
-/// Elements that a tile of `len` takes up: whole lines, and lanes that a read may run over the end.
-pub const fn padded(len: usize) -> usize {
-    (len + LANES).next_multiple_of(LINE)
 }
 
 /// Cuts memory into tiles of these lengths.
