@@ -33,6 +33,7 @@ macro_rules! comparisons {
         }
 
         known! { $name $trait $rust: usize i32 i64 u32 u64 f32 }
+        known_left! { $name $trait $op: usize => i64, i64 => i64, f32 => f32 }
     )*};
 }
 
@@ -44,6 +45,17 @@ macro_rules! known {
             #[allow(clippy::float_cmp, reason = "the author asked for it")]
             fn $name(self, b: $known, _: Loc) -> bool {
                 self $rust b
+            }
+        }
+    )*};
+}
+
+macro_rules! known_left {
+    ($name:ident $trait:ident $op:ident: $($known:ty => $elem:ty),*) => {$(
+        impl $trait<Tile<$elem>> for $known {
+            type Output = Tile<bool>;
+            fn $name(self, b: Tile<$elem>, loc: Loc) -> Tile<bool> {
+                compare(loc, Cmp::$op, self.operand(loc), b)
             }
         }
     )*};

@@ -58,17 +58,18 @@ macro_rules! carry_tuples {
 
 carry_tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
 
-/// What `for` runs over.
+/// What `for` runs over: [`range`] makes a loop of the kernel, everything else unrolls and may
+/// change anything.
 #[diagnostic::on_unimplemented(
     message = "a kernel cannot loop over `{Self}`",
     note = "loop over `range(start, end, step)` in the kernel, or over `a..b` to unroll"
 )]
-pub trait Loop {
+pub trait Loop<C> {
     /// The loop variable.
     type Item;
     /// Runs `body` for each item, `carried` through all of them.
     #[track_caller]
-    fn each<C: Carry>(self, carried: C, body: impl FnMut(Self::Item, C) -> C) -> C;
+    fn each(self, carried: C, body: impl FnMut(Self::Item, C) -> C) -> C;
 }
 
 /// A loop of the kernel, made by [`range`].
@@ -88,11 +89,11 @@ pub fn range(start: impl Into<Index>, end: impl Into<Index>, step: usize) -> Til
     TileRange { start: start.into().tile(), end: end.into().tile(), step }
 }
 
-impl Loop for TileRange {
+impl<C: Carry> Loop<C> for TileRange {
     type Item = Tile<i64>;
 
     #[track_caller]
-    fn each<C: Carry>(self, carried: C, mut body: impl FnMut(Tile<i64>, C) -> C) -> C {
+    fn each(self, carried: C, mut body: impl FnMut(Tile<i64>, C) -> C) -> C {
         let loc = Loc::caller();
         let mut before = Vec::new();
         carried.flatten(&mut before);
@@ -111,23 +112,36 @@ impl Loop for TileRange {
     }
 }
 
-impl Loop for std::ops::Range<usize> {
-    type Item = usize;
+macro_rules! unrolled {
+    ($(($($generic:tt)*) $known:ty => $item:ty;)*) => {$(
+        impl<C, $($generic)*> Loop<C> for $known {
+            type Item = $item;
 
-    fn each<C: Carry>(self, carried: C, mut body: impl FnMut(usize, C) -> C) -> C {
-        self.fold(carried, |carried, i| body(i, carried))
-    }
+            fn each(self, carried: C, mut body: impl FnMut($item, C) -> C) -> C {
+                self.into_iter().fold(carried, |carried, item| body(item, carried))
+            }
+        }
+    )*};
 }
 
-/// What `if` decides by: a `bool` known now, or a scalar of the kernel.
+unrolled! {
+    () std::ops::Range<usize> => usize;
+    () std::ops::RangeInclusive<usize> => usize;
+    () std::iter::Rev<std::ops::Range<usize>> => usize;
+    () std::iter::StepBy<std::ops::Range<usize>> => usize;
+    (T, const N: usize) [T; N] => T;
+    (T) Vec<T> => T;
+}
+
+/// What `if` decides by: a `bool` known now, which may change anything, or a scalar of the kernel.
 #[diagnostic::on_unimplemented(
     message = "a kernel cannot branch on `{Self}`",
     note = "branch on one truth of the kernel or on a build-time bool; `select` chooses by element"
 )]
-pub trait Branch {
+pub trait Branch<C, R> {
     /// Runs one of two bodies, `carried` through it.
     #[track_caller]
-    fn branch<C: Carry, R: Carry>(
+    fn branch(
         self,
         carried: C,
         yes: impl FnOnce(C) -> (C, R),
@@ -135,8 +149,8 @@ pub trait Branch {
     ) -> (C, R);
 }
 
-impl Branch for bool {
-    fn branch<C: Carry, R: Carry>(
+impl<C, R> Branch<C, R> for bool {
+    fn branch(
         self,
         carried: C,
         yes: impl FnOnce(C) -> (C, R),
@@ -146,9 +160,9 @@ impl Branch for bool {
     }
 }
 
-impl Branch for Tile<bool> {
+impl<C: Carry, R: Carry> Branch<C, R> for Tile<bool> {
     #[track_caller]
-    fn branch<C: Carry, R: Carry>(
+    fn branch(
         self,
         carried: C,
         yes: impl FnOnce(C) -> (C, R),
