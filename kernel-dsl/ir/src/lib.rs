@@ -4,8 +4,10 @@
 //! made it. This crate builds it, checks it, prints and parses it, and evaluates it in f64, which
 //! is the truth that every executor is judged by. It knows no SIMD, no PTX and no memory layout.
 
+pub mod eval;
 pub mod format;
 pub mod kernel;
+pub mod launch;
 pub mod op;
 pub mod types;
 

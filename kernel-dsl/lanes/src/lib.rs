@@ -5,5 +5,9 @@
 //! is safe to call. Unsafe code stays in this crate, each block with its proof.
 
 pub mod isa;
+pub mod math;
+pub mod memory;
+pub mod pool;
 
 pub use isa::Isa;
+pub use pool::Pool;
