@@ -7,6 +7,7 @@
 pub mod cmp;
 mod elem;
 mod flow;
+mod format;
 mod ops;
 mod tile;
 mod trace;
