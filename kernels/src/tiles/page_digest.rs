@@ -29,7 +29,7 @@ pub fn page_digest(
     for i in range(0, cdiv(valid_bytes, 8), 1) {
         let inside = min(valid_bytes - i * 8, 8);
         // Keeps the low `inside` bytes; a shift by 64 would not.
-        let unused = ((8 - inside) * 8).to::<u64>();
+        let unused = ((-inside + 8) * 8).to::<u64>();
         let word = words.at([layer, i]) << unused >> unused;
         state = fold(state, word, index);
         index = index + 1_u64;
