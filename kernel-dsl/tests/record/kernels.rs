@@ -83,14 +83,16 @@ pub(crate) fn w_gemm<W: Packed>(
 }
 
 /// Two lists of formats, nothing else.
-#[kernel(grid = (), formats(W = weight_formats, KV = kv_formats), targets(cpu))]
+#[kernel(grid = (C), formats(W = weight_formats, KV = kv_formats), targets(cpu))]
 pub(crate) fn crossed<KV: Stored, W: Packed>(
     kv: &In<KV, { [A + 2 + B, C] }>,
-    w: &mut InOut<W, { [4] }>,
+    w: &In<W, { [4, 32] }>,
+    a: &In<f32, { [A] }>,
+    b: &In<f32, { [B] }>,
     sum: &mut Out<f32, { [4] }>,
 ) {
-    w.store([0], w.tile([0], [4]));
-    sum.store([0], kv.tile([0, 0], [4]).decode());
+    let rows = w.tile([0, 0], [4, 32]).decode().sum(1).reshape([4]);
+    sum.store([0], rows + kv.tile([0, 0], [4]).decode() + a.at([0]) * b.at([0]));
 }
 
 fn built(entry: Entry, target: Target) -> Vec<Kernel> {

@@ -1,68 +1,24 @@
-//! Formats of the tests, declared by hand, and lists of them in the form that kernels expect.
+//! Formats of the tests, and lists of them in the form that kernels expect.
 
-use tessera_kernel_dsl::ir::format::{Element, Format, ScaleTile, ScaleType, Tol};
-use tessera_kernel_dsl::ir::{Elem as IrElem, Kernel, OpKind, Region};
-use tessera_kernel_dsl::{Codes, Elem, Packed, Stored};
+use tessera_kernel_dsl::ir::{Kernel, OpKind, Region};
+use tessera_kernel_dsl::{block_format, number_format};
 
-macro_rules! stored {
-    ($($name:ident $element:ident;)*) => {$(
-        /// Codes of a number.
-        #[derive(Debug, Clone, Copy)]
-        pub(crate) struct $name;
-        impl Elem for $name {
-            const ELEM: IrElem = IrElem::Stored(Element::$element);
-        }
-        impl Codes for $name {}
-        impl Stored for $name {
-            const ELEMENT: Element = Element::$element;
-        }
-    )*};
-}
+number_format! { pub(crate) Bf16 = Element::Bf16 }
+number_format! { pub(crate) E4m3 = Element::F8E4M3 }
+number_format! { pub(crate) Number = Element::F32 }
+number_format! { pub(crate) I4 = Element::I4 }
 
-stored! { Bf16 Bf16; E4m3 F8E4M3; }
-
-static PLAIN: Format = Format {
-    name: "plain",
-    element: Element::F32,
-    scale_tile: None,
-    zero_point: false,
-    tensor_scale: false,
-    tol: Tol { element: 0.0, tensor: 0.0 },
-};
-
-static FOURS: Format = Format {
-    name: "fours",
-    element: Element::I4,
-    scale_tile: Some(ScaleTile {
-        scale: ScaleType::F32,
-        rows: 1,
-        cols: 32,
-        ragged: false,
-        divisor: 7.0,
-        precision: ScaleType::F32,
-    }),
-    zero_point: false,
-    tensor_scale: false,
-    tol: Tol { element: 0.1, tensor: 0.1 },
-};
-
-macro_rules! packed {
-    ($($name:ident $format:ident;)*) => {$(
-        /// Codes and scales.
-        #[derive(Debug, Clone, Copy)]
-        pub(crate) struct $name;
-        impl Elem for $name {
-            const ELEM: IrElem = IrElem::Packed(&$format);
-        }
-        impl Codes for $name {}
-        impl Packed for $name {
-            const FORMAT: &'static Format = &$format;
-            type Activation = Plain;
-        }
-    )*};
-}
-
-packed! { Plain PLAIN; Fours FOURS; }
+block_format! { pub(crate) Plain = "plain" {
+    element = Number, scale = none, tol = (0.0, 0.0), activation = self,
+} }
+block_format! { pub(crate) Fours = "fours" {
+    element = I4,
+    scale = F32 per (1, 32), ragged = false,
+    divisor = 7.0, precision = F32,
+    zero_point = false, tensor_scale = false,
+    tol = (0.1, 0.1),
+    activation = Plain,
+} }
 
 /// The convention of `formats(..)`: each format in turn under the given name.
 macro_rules! weight_formats {

@@ -24,6 +24,11 @@ fn lacks(y: &mut Out<f32, {[M]}>) {
     y.store([BM], 1.0);
 }
 
+#[kernel(grid = (), require(BM))]
+fn empty(y: &mut Out<f32, {[M]}>) {
+    y.store([0], 1.0);
+}
+
 #[tile_fn(inline)]
 fn arguments(x: Tile<f32>) -> Tile<f32> {
     x

@@ -93,6 +93,9 @@ impl Settings {
                     Expr::Paren(paren) => vec![*paren.expr],
                     one => vec![one],
                 };
+                if !(1..=3).contains(&self.grid.len()) {
+                    errors.at(name, "a grid has one to three axes");
+                }
             }
             "formats" => {
                 let list = inside(input, Punctuated::<Listed, Token![,]>::parse_terminated)?;
