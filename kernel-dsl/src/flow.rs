@@ -58,17 +58,18 @@ macro_rules! carry_tuples {
 
 carry_tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
 
-/// What `for` runs over.
+/// What `for` runs over: [`range`] makes a loop of the kernel, everything else unrolls and may
+/// change anything.
 #[diagnostic::on_unimplemented(
     message = "a kernel cannot loop over `{Self}`",
     note = "loop over `range(start, end, step)` in the kernel, or over `a..b` to unroll"
 )]
-pub trait Loop {
+pub trait Loop<C> {
     /// The loop variable.
     type Item;
     /// Runs `body` for each item, `carried` through all of them.
     #[track_caller]
-    fn each<C: Carry>(self, carried: C, body: impl FnMut(Self::Item, C) -> C) -> C;
+    fn each(self, carried: C, body: impl FnMut(Self::Item, C) -> C) -> C;
 }
 
 /// A loop of the kernel, made by [`range`].
@@ -88,11 +89,11 @@ pub fn range(start: impl Into<Index>, end: impl Into<Index>, step: usize) -> Til
     TileRange { start: start.into().tile(), end: end.into().tile(), step }
 }
 
-impl Loop for TileRange {
+impl<C: Carry> Loop<C> for TileRange {
     type Item = Tile<i64>;
 
     #[track_caller]
-    fn each<C: Carry>(self, carried: C, mut body: impl FnMut(Tile<i64>, C) -> C) -> C {
+    fn each(self, carried: C, mut body: impl FnMut(Tile<i64>, C) -> C) -> C {
         let loc = Loc::caller();
         let mut before = Vec::new();
         carried.flatten(&mut before);
@@ -102,7 +103,9 @@ impl Loop for TileRange {
         let inside = with(|b| b.open(loc, &arguments));
         let index = Tile::from_value(inside[0]);
         let result = body(index, carried.rebuild(&mut inside[1..].iter().copied()));
-        let region = close(loc, &result, &types);
+        let region = close(loc, &result, &types, |want, got| {
+            format!("a carried tile is {want} and becomes {got}")
+        });
         let mut operands = vec![self.start.value(), self.end.value()];
         operands.extend(before);
         let kind = (OpKind::For { step: self.step }, vec![region]);
@@ -111,23 +114,36 @@ impl Loop for TileRange {
     }
 }
 
-impl Loop for std::ops::Range<usize> {
-    type Item = usize;
+macro_rules! unrolled {
+    ($(($($generic:tt)*) $known:ty => $item:ty;)*) => {$(
+        impl<C, $($generic)*> Loop<C> for $known {
+            type Item = $item;
 
-    fn each<C: Carry>(self, carried: C, mut body: impl FnMut(usize, C) -> C) -> C {
-        self.fold(carried, |carried, i| body(i, carried))
-    }
+            fn each(self, carried: C, mut body: impl FnMut($item, C) -> C) -> C {
+                self.into_iter().fold(carried, |carried, item| body(item, carried))
+            }
+        }
+    )*};
 }
 
-/// What `if` decides by: a `bool` known now, or a scalar of the kernel.
+unrolled! {
+    () std::ops::Range<usize> => usize;
+    () std::ops::RangeInclusive<usize> => usize;
+    () std::iter::Rev<std::ops::Range<usize>> => usize;
+    () std::iter::StepBy<std::ops::Range<usize>> => usize;
+    (T, const N: usize) [T; N] => T;
+    (T) Vec<T> => T;
+}
+
+/// What `if` decides by: a `bool` known now, which may change anything, or a scalar of the kernel.
 #[diagnostic::on_unimplemented(
     message = "a kernel cannot branch on `{Self}`",
     note = "branch on one truth of the kernel or on a build-time bool; `select` chooses by element"
 )]
-pub trait Branch {
+pub trait Branch<C, R> {
     /// Runs one of two bodies, `carried` through it.
     #[track_caller]
-    fn branch<C: Carry, R: Carry>(
+    fn branch(
         self,
         carried: C,
         yes: impl FnOnce(C) -> (C, R),
@@ -135,8 +151,8 @@ pub trait Branch {
     ) -> (C, R);
 }
 
-impl Branch for bool {
-    fn branch<C: Carry, R: Carry>(
+impl<C, R> Branch<C, R> for bool {
+    fn branch(
         self,
         carried: C,
         yes: impl FnOnce(C) -> (C, R),
@@ -146,9 +162,9 @@ impl Branch for bool {
     }
 }
 
-impl Branch for Tile<bool> {
+impl<C: Carry, R: Carry> Branch<C, R> for Tile<bool> {
     #[track_caller]
-    fn branch<C: Carry, R: Carry>(
+    fn branch(
         self,
         carried: C,
         yes: impl FnOnce(C) -> (C, R),
@@ -169,7 +185,9 @@ impl Branch for Tile<bool> {
         let yes = with(|b| b.close(loc, &values));
         with(|b| b.open(loc, &[]));
         let other = no(carried.rebuild(&mut before.iter().copied()));
-        let no = close(loc, &other, &types);
+        let no = close(loc, &other, &types, |yes, no| {
+            format!("one side of a branch leaves {yes}, the other {no}")
+        });
         let kind = (OpKind::If, vec![yes, no]);
         let after = with(|b| b.push_with(loc, kind, &[self.value()], &types));
         result.rebuild(&mut after.into_iter())
@@ -180,15 +198,23 @@ fn types_of(values: &[Value]) -> Vec<Type> {
     with(|b| values.iter().map(|&value| b.ty(value).clone()).collect())
 }
 
-/// Closes a region whose results must have `types`.
-fn close(loc: Loc, result: &impl Carry, types: &[Type]) -> ir::Region {
+/// Closes a region whose results must have `types`; `differ` words the mistake.
+fn close(
+    loc: Loc,
+    result: &impl Carry,
+    types: &[Type],
+    differ: impl Fn(&Type, &Type) -> String,
+) -> ir::Region {
     let mut values = Vec::new();
     result.flatten(&mut values);
     for (value, want) in values.iter().zip(types) {
-        let got = with(|b| b.ty(*value).clone());
-        if got != *want {
-            let notes = vec!["a loop or branch must leave a variable with one type".to_owned()];
-            mistake("K007", loc, format!("a carried tile is {want} and becomes {got}"), notes);
+        let got = with(|b| b.kernel().values[value.0 as usize].clone());
+        if got.ty != *want {
+            let notes = vec![
+                format!("{} made at {}", got.ty, got.loc),
+                "a loop or branch must leave a variable with one type".to_owned(),
+            ];
+            mistake("K007", loc, differ(want, &got.ty), notes);
         }
     }
     with(|b| b.close(loc, &values))

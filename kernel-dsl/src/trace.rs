@@ -20,13 +20,15 @@ pub enum Target {
     Sm100a,
 }
 
-/// The combinations of tuning constants that a kernel declares for some targets.
-#[derive(Debug, Clone)]
-pub struct VariantSet {
-    /// For which targets.
-    pub targets: &'static [Target],
-    /// Every combination.
-    pub consts: Vec<Consts>,
+/// What a kernel promises of its results; its cases check it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// The same bits on every target.
+    Exact,
+    /// The bits that the model of the target's matrix units gives.
+    Model,
+    /// Within the tolerance of its case.
+    Bounded,
 }
 
 /// A kernel as its macro registers it.
@@ -36,6 +38,10 @@ pub struct Entry {
     pub name: &'static str,
     /// Where it is declared.
     pub loc: Loc,
+    /// What it can be built for.
+    pub targets: &'static [Target],
+    /// What it promises of its results.
+    pub class: Class,
     /// Builds every variant for a target: one a combination of formats and constants.
     pub build: fn(Target) -> Vec<Result<Kernel, Vec<BuildError>>>,
 }
@@ -99,4 +105,13 @@ pub fn dim(name: &str) -> Tile<i64> {
     let loc = Loc::caller();
     let index = with(|b| b.dim(name));
     push(loc, OpKind::Dim(index), &[], Type::scalar(Elem::I64))
+}
+
+/// Name of an element in the label of a variant.
+pub fn format_name<T: crate::elem::Elem>() -> String {
+    match T::ELEM {
+        Elem::Stored(element) => element.name().to_owned(),
+        Elem::Packed(format) => format.name.to_owned(),
+        number => number.to_string(),
+    }
 }

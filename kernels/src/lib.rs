@@ -7,3 +7,4 @@
 pub mod formats;
 pub mod launch;
 pub mod ops;
+pub mod tiles;

@@ -18,6 +18,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   accuracy [OPTIONS]       tiny-kimi's evaluation sets through HTTP, per format
   bench concurrency        BF16 against FP8 cache, 1 to 64 concurrent requests
   bench integrity          page-tag check on against off, paired
+  bench peer WORKDIR       against llama.cpp, on what bench/peer/setup.sh made there
   bench tracking           instructions of a decode step: no-op tracker against no tracking
   tidy                     what a machine can check of our style
 
@@ -34,6 +35,7 @@ fn main() -> Result<()> {
         ["accuracy", rest @ ..] => served_tool("accuracy", rest),
         ["bench", "concurrency", rest @ ..] => tool("bench_concurrency", rest),
         ["bench", "integrity", rest @ ..] => tool("bench_integrity", rest),
+        ["bench", "peer", rest @ ..] => tool("bench_peer", rest),
         ["bench", "tracking"] => tracking::run(&root()),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

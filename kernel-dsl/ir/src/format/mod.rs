@@ -4,12 +4,18 @@
 //! finite value of the element; NaN stays NaN where the element has one and is refused where it
 //! has none.
 
+mod bits;
 mod element;
+mod number;
 mod rule;
 mod scale;
+mod stream;
 
+pub use bits::{FloatBits, Special};
 pub use element::Element;
+pub use number::{Exact, Float, Kind, NumberFormat, SmallIntegers, table_len};
 pub use scale::{ScaleTile, ScaleType, TensorScaleKind, WHOLE};
+pub use stream::{read_code, write_code};
 
 /// Tolerances of a quantized weight, measured by `kernels/tests/formats/tolerance.rs`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,9 +42,36 @@ pub struct Format {
     pub tensor_scale: bool,
     /// Tolerances of a quantized tensor.
     pub tol: Tol,
+    /// What activations are quantized to before they meet this format in a scaled dot; `None` where
+    /// they take this very format. See [`Format::activation`].
+    pub activation: Option<&'static Format>,
 }
 
 impl Format {
+    /// The format itself, if its fields agree with each other.
+    ///
+    /// # Panics
+    /// If they contradict each other; in a constant, that stops the build.
+    #[must_use]
+    pub const fn checked(self) -> Self {
+        if let Some(tile) = self.scale_tile {
+            let whole = tile.cols == WHOLE || (tile.cols * self.element.bits()).is_multiple_of(8);
+            assert!(whole, "scale tiles start on a byte");
+            assert!(tile.rows > 0 && tile.cols > 0, "scale tiles have elements");
+        }
+        let integer = self.element.format().int_bias().is_some();
+        assert!(!self.zero_point || integer, "zero points go with integers");
+        assert!(self.scale_tile.is_some() || !self.zero_point, "zero points go with scales");
+        assert!(self.scale_tile.is_some() || !self.tensor_scale, "tensor scales go with scales");
+        self
+    }
+
+    /// The format that activations take to meet this one in a scaled dot: itself where it declares
+    /// none.
+    pub fn activation(&'static self) -> &'static Self {
+        self.activation.unwrap_or(self)
+    }
+
     /// Bytes of one row of codes.
     pub const fn row_bytes(&self, cols: usize) -> usize {
         cols.saturating_mul(self.element.bits()).div_ceil(8)

@@ -1,6 +1,26 @@
 //! Sixteen lanes, whatever the CPU: one register on AVX-512, two on AVX2, four on NEON, an array
 //! elsewhere. Every operation has the same result on each, bit for bit.
 
+use std::fmt;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+#[cfg(test)]
+mod tests;
+
+#[cfg(target_arch = "x86_64")]
+pub use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub use avx512::Avx512;
+#[cfg(target_arch = "aarch64")]
+pub use neon::Neon;
+pub use scalar::Scalar;
+
 /// Lanes of every vector.
 pub const LANES: usize = 16;
 
@@ -67,10 +87,24 @@ pub trait Isa: Copy + Send + Sync + 'static {
     fn shl<const N: i32>(self, a: Self::I32) -> Self::I32;
     /// Logical.
     fn shr<const N: i32>(self, a: Self::I32) -> Self::I32;
+    /// Arithmetic: copies of the sign come in.
+    fn sra<const N: i32>(self, a: Self::I32) -> Self::I32;
+    /// Sixty-four bytes as they are, four to a lane.
+    fn load_bytes(self, from: &[u8; 4 * LANES]) -> Self::I32;
+    /// The bytes of every lane.
+    fn store_bytes(self, value: Self::I32, to: &mut [u8; 4 * LANES]);
+    /// Byte `i` of the result is byte `idx[i]` of the lane group's `table`. `table` repeats sixteen
+    /// bytes in each four lanes (see [`Isa::splat_table`]); bytes of `idx` are at most 15.
+    fn lookup(self, table: Self::I32, idx: Self::I32) -> Self::I32;
+    /// `acc` plus, in each lane, the sum of four products of a byte of `u` and a signed byte of
+    /// `s`; wraps. Bytes of `u` are at most 127, which keeps every instruction's intermediates
+    /// exact.
+    fn dot4(self, acc: Self::I32, u: Self::I32, s: Self::I32) -> Self::I32;
     fn eq_i32(self, a: Self::I32, b: Self::I32) -> Self::Mask;
     /// Signed.
     fn lt_i32(self, a: Self::I32, b: Self::I32) -> Self::Mask;
     fn select_i32(self, mask: Self::Mask, yes: Self::I32, no: Self::I32) -> Self::I32;
+    #[expect(clippy::wrong_self_convention, reason = "`self` is the proof, not what is converted")]
     fn from_bits(self, a: Self::I32) -> Self::F32;
     /// Signed integers to the nearest f32.
     fn to_f32(self, a: Self::I32) -> Self::F32;
@@ -86,4 +120,137 @@ pub trait Isa: Copy + Send + Sync + 'static {
 
     /// Lanes added in pairs: `i` and `i + 8`, then 4, 2, 1 apart.
     fn sum(self, a: Self::F32) -> f32;
+
+    /// The operand of [`Isa::lookup`] for a table.
+    #[inline(always)]
+    fn splat_table(self, table: &[u8; 16]) -> Self::I32 {
+        let mut bytes = [0; 4 * LANES];
+        for (byte, value) in bytes.iter_mut().zip(table.iter().cycle()) {
+            *byte = *value;
+        }
+        self.load_bytes(&bytes)
+    }
+    #[inline(always)]
+    fn neg(self, a: Self::F32) -> Self::F32 {
+        self.from_bits(self.xor(self.bits(a), self.splat_i32(i32::MIN)))
+    }
+    #[inline(always)]
+    fn abs(self, a: Self::F32) -> Self::F32 {
+        self.from_bits(self.and(self.bits(a), self.splat_i32(i32::MAX)))
+    }
+    /// The first lanes from `from`, at most [`LANES`]; zero in the others.
+    #[inline(always)]
+    fn load_first(self, from: &[f32]) -> Self::F32 {
+        let mut lanes = [0.0; LANES];
+        lanes[..from.len()].copy_from_slice(from);
+        self.load(&lanes)
+    }
+    /// The first lanes to `to`, at most [`LANES`].
+    #[inline(always)]
+    fn store_first(self, value: Self::F32, to: &mut [f32]) {
+        let mut lanes = [0.0; LANES];
+        self.store(value, &mut lanes);
+        to.copy_from_slice(&lanes[..to.len()]);
+    }
 }
+
+/// Work that is written for every instruction set. `call` and all below it must be
+/// `#[inline(always)]`, or it runs correctly but slowly.
+pub trait WithIsa {
+    /// What the work gives.
+    type Output;
+    /// The work.
+    fn call<I: Isa>(self, isa: I) -> Self::Output;
+}
+
+/// An instruction set that this CPU has.
+#[derive(Clone, Copy)]
+#[expect(missing_docs, reason = "the proofs, each documented at its type")]
+pub enum AnyIsa {
+    Scalar(Scalar),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
+}
+
+impl AnyIsa {
+    /// All that this CPU has, the slowest first.
+    pub fn available() -> Vec<Self> {
+        let mut list: Vec<Self> = Scalar::detect().map(Self::Scalar).into_iter().collect();
+        #[cfg(target_arch = "x86_64")]
+        {
+            list.extend(Avx2::detect().map(Self::Avx2));
+            list.extend(Avx512::detect().map(Self::Avx512));
+        }
+        #[cfg(target_arch = "aarch64")]
+        list.extend(Neon::detect().map(Self::Neon));
+        list
+    }
+
+    /// The fastest that this CPU has.
+    pub fn best() -> Self {
+        Self::available().pop().expect("every CPU has the scalar instructions")
+    }
+
+    /// Name in manifests, logs and tests.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scalar(_) => Scalar::NAME,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => Avx2::NAME,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => Avx512::NAME,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(_) => Neon::NAME,
+        }
+    }
+
+    /// Runs `work` compiled for this instruction set.
+    #[inline]
+    pub fn run<W: WithIsa>(self, work: W) -> W::Output {
+        match self {
+            Self::Scalar(isa) => run_in(isa, work),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(isa) => run_in(isa, work),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(isa) => run_in(isa, work),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(isa) => run_in(isa, work),
+        }
+    }
+}
+
+impl fmt::Debug for AnyIsa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[inline]
+fn run_in<I: Isa, W: WithIsa>(isa: I, work: W) -> W::Output {
+    isa.run(
+        #[inline(always)]
+        || work.call(isa),
+    )
+}
+
+/// Methods of [`Isa`] whose bodies run under target features: intrinsics are safe to call there,
+/// and the one unsafe block is the entry.
+macro_rules! under_features {
+    ($features:literal; $(
+        fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block
+    )*) => { $(
+        #[inline(always)]
+        fn $name(self, $($arg: $ty),*) $(-> $ret)? {
+            #[inline]
+            #[target_feature(enable = $features)]
+            fn body($($arg: $ty),*) $(-> $ret)? $body
+            // SAFETY: `self` exists only because `detect` saw the features that `body` enables.
+            unsafe { body($($arg),*) }
+        }
+    )* };
+}
+use under_features;

@@ -1,0 +1,1 @@
+//! The kernels as code: typed launches for the CPU, made at build time from `tessera_kernels`.
