@@ -30,6 +30,7 @@ static E4M3_G2: Format = Format {
     zero_point: false,
     tensor_scale: false,
     tol: TOL,
+    activation: None,
 };
 
 /// Four-bit integers, a bf16 scale for each four of a row.
@@ -47,6 +48,7 @@ static I4_G4: Format = Format {
     zero_point: false,
     tensor_scale: false,
     tol: TOL,
+    activation: None,
 };
 
 const NAMES: Names<'static> = Names {
