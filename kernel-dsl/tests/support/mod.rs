@@ -28,6 +28,7 @@ static PLAIN: Format = Format {
     zero_point: false,
     tensor_scale: false,
     tol: Tol { element: 0.0, tensor: 0.0 },
+    activation: None,
 };
 
 static FOURS: Format = Format {
@@ -44,6 +45,7 @@ static FOURS: Format = Format {
     zero_point: false,
     tensor_scale: false,
     tol: Tol { element: 0.1, tensor: 0.1 },
+    activation: Some(&PLAIN),
 };
 
 macro_rules! packed {
