@@ -9,15 +9,8 @@ use std::f32::consts::{LN_2, LOG2_E};
 /// `1 / n!`, from `1 / 7!` down to `1 / 1!`.
 const EXP: [f32; 7] = [1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0];
 /// `ln(2)^n / n!`, from n = 7 down to 1.
-const EXP2: [f32; 7] = [
-    1.525_273_4e-5,
-    1.540_353e-4,
-    1.333_355_8e-3,
-    9.618_129e-3,
-    5.550_411e-2,
-    2.402_265e-1,
-    LN_2,
-];
+const EXP2: [f32; 7] =
+    [1.525_273_4e-5, 1.540_353e-4, 1.333_355_8e-3, 9.618_129e-3, 5.550_411e-2, 2.402_265e-1, LN_2];
 /// `2 / (2n + 1)`, from n = 5 down to 1: the series of `2 atanh(s) - 2 s` in `s^2`, over `s^3`.
 const ATANH: [f32; 5] = [2.0 / 11.0, 2.0 / 9.0, 2.0 / 7.0, 2.0 / 5.0, 2.0 / 3.0];
 /// Sine over `r^3`, in `r^2`.
@@ -174,8 +167,7 @@ fn sin_cos<I: Isa>(isa: I, rest: I::F32, turns: I::I32) -> I::F32 {
     let cube = isa.mul(square, rest);
     let sine = isa.fma(cube, polynomial(isa, square, SIN), rest);
     let cosine = isa.fma(square, isa.splat(-0.5), isa.splat(1.0));
-    let cosine =
-        isa.fma(isa.mul(square, square), polynomial(isa, square, COS), cosine);
+    let cosine = isa.fma(isa.mul(square, square), polynomial(isa, square, COS), cosine);
     let even = isa.eq_i32(isa.and(turns, isa.splat_i32(1)), isa.splat_i32(0));
     let sign = isa.shl::<30>(isa.and(turns, isa.splat_i32(2)));
     isa.from_bits(isa.xor(isa.bits(isa.select(even, sine, cosine)), sign))
@@ -296,8 +288,7 @@ mod tests {
 
     /// Bit patterns of every size and sign, and the awkward ones.
     fn patterns() -> Vec<f32> {
-        let mut values: Vec<f32> =
-            (0..=u32::MAX).step_by(65_521).map(f32::from_bits).collect();
+        let mut values: Vec<f32> = (0..=u32::MAX).step_by(65_521).map(f32::from_bits).collect();
         values.extend([0.0, -0.0, 1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX]);
         values.extend([f32::from_bits(1), f32::MIN_POSITIVE, -f32::MIN_POSITIVE]);
         values

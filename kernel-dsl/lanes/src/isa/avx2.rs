@@ -72,10 +72,8 @@ fn dot4_half(acc: __m256i, u: __m256i, s: __m256i) -> __m256i {
 #[target_feature(enable = "avx2")]
 fn low_words(value: I32) -> __m256i {
     let words = _mm256_set1_epi32(0xffff);
-    let packed = _mm256_packus_epi32(
-        _mm256_and_si256(value[0], words),
-        _mm256_and_si256(value[1], words),
-    );
+    let packed =
+        _mm256_packus_epi32(_mm256_and_si256(value[0], words), _mm256_and_si256(value[1], words));
     _mm256_permute4x64_epi64::<0b11_01_10_00>(packed)
 }
 

@@ -182,9 +182,7 @@ fn every_instruction_set_agrees_with_scalar() {
 fn min_and_max_keep_nan() {
     let isa = Scalar::detect().unwrap();
     let (nan, one) = (isa.splat(f32::NAN), isa.splat(1.0));
-    for value in
-        [isa.min(nan, one), isa.min(one, nan), isa.max(nan, one), isa.max(one, nan)]
-    {
+    for value in [isa.min(nan, one), isa.min(one, nan), isa.max(nan, one), isa.max(one, nan)] {
         assert!(value[0].is_nan());
     }
 }
