@@ -397,6 +397,40 @@ impl<'a, T: Copy, const R: usize> ViewMut<'a, T, R> {
         }
     }
 
+    /// Lets `f` write a whole row of a matrix; nothing if there is no such row.
+    #[inline(always)]
+    #[expect(unsafe_code, reason = "writes memory that other programs may not access")]
+    pub(crate) fn with_row(&self, row: i64, f: impl FnOnce(&mut [T])) {
+        let mut at = [0; R];
+        at[0] = row;
+        let cols = self.raw.dims[R - 1];
+        if let Some(offset) = self.raw.offset(at) {
+            let first = self.raw.ptr.wrapping_add(offset);
+            // SAFETY: the row is inside the array (`Raw::checked`: its axis is contiguous), and
+            // the one launch that calls this runs one program for each row.
+            f(unsafe { std::slice::from_raw_parts_mut(first, cols) });
+        }
+    }
+
+    /// The same memory in elements of `size` bytes each.
+    ///
+    /// # Panics
+    /// If the array is too short.
+    pub(crate) fn regroup<U: crate::exec::Code, const Q: usize>(
+        &self,
+        size: usize,
+        dims: [usize; Q],
+        strides: [usize; Q],
+    ) -> ViewMut<'_, U, Q>
+    where
+        T: crate::exec::Code,
+    {
+        assert!(size_of::<U>() == size && align_of::<U>() == 1 && size_of::<T>() == 1);
+        let len = self.raw.dims.iter().product::<usize>() / size;
+        let raw = Raw::checked(self.raw.ptr.cast::<U>(), len, dims, strides);
+        ViewMut { raw, data: PhantomData }
+    }
+
     /// The address of one element, for atomics.
     #[inline(always)]
     pub(crate) fn place(&self, at: [i64; R]) -> Option<*mut T> {

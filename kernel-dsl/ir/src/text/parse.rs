@@ -43,6 +43,16 @@ pub fn parse(name: &str, text: &str, names: &Names<'_>) -> Result<Kernel, ParseE
     Ok(parser.kernel)
 }
 
+/// A value as a text defines it.
+struct Defined {
+    value: Value,
+    ty: Type,
+    /// Its own place, if it has one.
+    loc: Option<Loc>,
+    /// Its token.
+    at: usize,
+}
+
 /// A file name that lives on, as those of real places do. Each is kept once.
 fn interned(name: &str) -> &'static str {
     static FILES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
@@ -102,9 +112,12 @@ impl Parser<'_> {
         }
         self.kernel.values = std::mem::take(&mut self.values).into_iter().flatten().collect();
         let known = self.kernel.values.len();
-        let used = self.kernel.ops.iter().flat_map(|op| &op.operands);
-        match used.map(|value| value.0 as usize).find(|&value| value >= known) {
-            Some(value) => self.fault(ParseFault::Undefined(value)),
+        let mut used = self.tokens.iter().enumerate().filter_map(|(at, token)| match token.kind {
+            Kind::Value(value) => Some((at, value as usize)),
+            _ => None,
+        });
+        match used.find(|&(_, value)| value >= known) {
+            Some((at, value)) => self.fault_at(at, ParseFault::Undefined(value)),
             None => Ok(()),
         }
     }
@@ -196,7 +209,7 @@ impl Parser<'_> {
         } else {
             Vec::new()
         };
-        let kind = self.op_kind(results.first().map(|(_, ty, _)| ty.elem))?;
+        let kind = self.op_kind(results.first().map(|defined| defined.ty.elem))?;
         let operands = if self.peek().kind == Kind::Mark('(') {
             self.list('(', ')', Self::value)?
         } else {
@@ -306,9 +319,10 @@ impl Parser<'_> {
     }
 
     /// `%1: f32[4], %2: i64`, each with a place of its own if it has one.
-    fn typed(&mut self) -> Parsed<Vec<(Value, Type, Option<Loc>)>> {
+    fn typed(&mut self) -> Parsed<Vec<Defined>> {
         let mut values = Vec::new();
         loop {
+            let at = self.at;
             let value = self.value()?;
             self.mark(':')?;
             let elem = self.elem()?;
@@ -318,7 +332,7 @@ impl Parser<'_> {
                 Vec::new()
             };
             let loc = if self.is_word("loc") { Some(self.stated_loc()?) } else { None };
-            values.push((value, Type { elem, shape }, loc));
+            values.push(Defined { value, ty: Type { elem, shape }, loc, at });
             if self.peek().kind != Kind::Mark(',') {
                 return Ok(values);
             }
@@ -326,22 +340,22 @@ impl Parser<'_> {
         }
     }
 
-    fn define(&mut self, values: &[(Value, Type, Option<Loc>)], around: Loc) -> Parsed<Vec<Value>> {
-        for (value, ty, loc) in values {
+    fn define(&mut self, values: &[Defined], around: Loc) -> Parsed<Vec<Value>> {
+        for Defined { value, ty, loc, at } in values {
             let index = value.0 as usize;
             // A text of n tokens defines fewer than n values.
             if index >= self.tokens.len() {
-                return self.fault(ParseFault::Undefined(index));
+                return self.fault_at(*at, ParseFault::Undefined(index));
             }
             if self.values.len() <= index {
                 self.values.resize(index + 1, None);
             }
             let info = ValueInfo { ty: ty.clone(), loc: loc.unwrap_or(around) };
             if self.values[index].replace(info).is_some() {
-                return self.fault(ParseFault::DefinedTwice(index));
+                return self.fault_at(*at, ParseFault::DefinedTwice(index));
             }
         }
-        Ok(values.iter().map(|(value, ..)| *value).collect())
+        Ok(values.iter().map(|defined| defined.value).collect())
     }
 
     fn elem(&mut self) -> Parsed<Elem> {
@@ -516,7 +530,11 @@ impl Parser<'_> {
     }
 
     fn fault<T>(&self, fault: ParseFault) -> Parsed<T> {
-        let Token { line, column, .. } = *self.peek();
+        self.fault_at(self.at, fault)
+    }
+
+    fn fault_at<T>(&self, at: usize, fault: ParseFault) -> Parsed<T> {
+        let Token { line, column, .. } = self.tokens[at.min(self.tokens.len() - 1)];
         Err(ParseError { line, column, fault })
     }
 }

@@ -19,3 +19,9 @@ pub struct AssertFailed {
     /// The author's message.
     pub message: &'static str,
 }
+
+/// There is no variant for arguments of these formats.
+#[cold]
+pub fn no_variant(kernel: &'static str, formats: &[&str]) -> LaunchError {
+    LaunchError::Format { kernel, got: formats.join(", ") }
+}

@@ -4,14 +4,20 @@
 mod atomic;
 mod bridge;
 mod error;
+mod scaled;
 mod scratch;
 mod shape;
+mod stored;
 
 pub use atomic::AtomicElem;
 pub use bridge::*;
-pub use error::{AssertFailed, LaunchError};
+pub use error::{AssertFailed, LaunchError, no_variant};
+pub use scaled::{
+    PackedView, Quantized, ScaledBlock, decode_block, scaled_float, scaled_int, whole_steps,
+};
 pub use scratch::{Scratch, Sizes, carve};
 pub use shape::{Axis, Signature};
+pub use stored::*;
 
 use crate::isa::{AnyIsa, Isa, WithIsa};
 use crate::pool::Pool;
@@ -28,12 +34,7 @@ pub trait Program: Sync {
     ///
     /// # Errors
     /// An `assert` of the kernel that does not hold.
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed>;
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed>;
 }
 
 /// The threads, the instruction set and the scratch memory that launches share.
@@ -42,13 +43,15 @@ pub struct Cpu {
     isa: AnyIsa,
     pool: Pool,
     scratch: Vec<Mutex<Scratch>>,
+    /// Words of quantized rows, by parameter of a launch.
+    activations: [Mutex<Vec<i32>>; 4],
 }
 
 impl Cpu {
     /// Launches run on the threads of `pool`, with the instructions of `isa`.
     pub fn new(isa: AnyIsa, pool: Pool) -> Self {
         let scratch = (0..pool.threads()).map(|_| Mutex::default()).collect();
-        Self { isa, pool, scratch }
+        Self { isa, pool, scratch, activations: Default::default() }
     }
 
     /// The fastest instruction set there is, on the calling thread alone.
