@@ -7,7 +7,11 @@
 pub mod isa;
 pub mod math;
 pub mod memory;
+pub mod micro;
+pub mod packed;
 pub mod pool;
+#[cfg(test)]
+mod samples;
 
 pub use isa::Isa;
 pub use pool::Pool;
