@@ -21,9 +21,9 @@ pub use ops::{
 };
 pub use tessera_kernel_macros::{Carry, kernel, tile_fn};
 pub use tessera_tile_ir as ir;
-pub use tile::{Index, Tile};
+pub use tile::{Index, Operand, Tile};
 pub use trace::{Class, Consts, Entry, Target, dim, format_name, trace};
-pub use view::{In, InOut, Out, scalar, scalar_value};
+pub use view::{At, In, InOut, Out, scalar, scalar_value};
 
 /// All that a kernel's file needs.
 pub mod prelude {

@@ -39,6 +39,7 @@ rows::weight_rows! { ($)
     int4_g128_zp::Int4G128Zp,
     nvfp4::Nvfp4,
     mxfp4::Mxfp4,
+    mxfp6_e3m2::Mxfp6E3M2,
 }
 
 /// The weight format of that name.

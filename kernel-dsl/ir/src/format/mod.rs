@@ -93,3 +93,50 @@ impl Format {
         codes.saturating_add(self.tiles(rows, cols).saturating_mul(tile_bytes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Format = Format {
+        name: "plain",
+        element: Element::F8E4M3,
+        scale_tile: None,
+        zero_point: false,
+        tensor_scale: false,
+        tol: Tol { element: 0.0, tensor: 0.0 },
+        activation: None,
+    };
+    const SEVEN: ScaleTile = ScaleTile {
+        scale: ScaleType::F32,
+        rows: 1,
+        cols: 7,
+        ragged: true,
+        divisor: 1.0,
+        precision: ScaleType::F32,
+    };
+
+    #[test]
+    fn fields_that_agree_are_taken() {
+        assert_eq!(Format { scale_tile: Some(SEVEN), ..PLAIN }.checked().tiles(2, 8), 4);
+    }
+
+    #[test]
+    #[should_panic(expected = "zero points go with integers")]
+    fn a_float_has_no_zero_point() {
+        let _ = Format { scale_tile: Some(SEVEN), zero_point: true, ..PLAIN }.checked();
+    }
+
+    #[test]
+    #[should_panic(expected = "scale tiles start on a byte")]
+    fn a_tile_does_not_start_inside_a_byte() {
+        let _ = Format { element: Element::I4, scale_tile: Some(SEVEN), ..PLAIN }.checked();
+    }
+
+    #[test]
+    #[should_panic(expected = "fields fill the code")]
+    fn a_number_does_not_have_spare_bits() {
+        let float = Float { exp: 3, man: 2, bias: 3, inf: None, nan: None, max: 0x1f };
+        let _ = NumberFormat::new("e3m2", 7, Kind::Float(float), Exact::F16, &[0.0; 128]);
+    }
+}

@@ -85,6 +85,7 @@ impl VisitMut for Rewriter<'_> {
         match stmt {
             Stmt::Local(local) => {
                 refuse::local(local, self.errors);
+                self.visit_pat_mut(&mut local.pat);
                 if let Some(init) = &mut local.init {
                     self.visit_expr_mut(&mut init.expr);
                 }
@@ -103,12 +104,17 @@ impl VisitMut for Rewriter<'_> {
         match expr {
             Expr::If(_) | Expr::ForLoop(_) => self.flow(expr, true),
             Expr::Closure(closure) => {
+                closure.inputs.iter_mut().for_each(|pat| self.visit_pat_mut(pat));
                 let pats: Vec<Pat> = closure.inputs.iter().cloned().collect();
                 self.scoped(&pats, |this| this.visit_expr_mut(&mut closure.body));
             }
             Expr::Binary(_) => {
                 visit_mut::visit_expr_mut(self, expr);
                 operators::rewrite(expr);
+            }
+            Expr::MethodCall(call) => {
+                visit_mut::visit_expr_method_call_mut(self, call);
+                operators::mix_indices(call);
             }
             _ => visit_mut::visit_expr_mut(self, expr),
         }

@@ -4,7 +4,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{BinOp, Expr, UnOp};
+use syn::{BinOp, Expr, ExprMethodCall, UnOp};
 
 /// Rewrites a binary expression whose sides are rewritten already.
 pub(super) fn rewrite(expr: &mut Expr) {
@@ -19,6 +19,23 @@ pub(super) fn rewrite(expr: &mut Expr) {
         *expr = Expr::Verbatim(quote_spanned! {span=> #place = #value });
     } else if !(is_literal(left) && is_literal(right)) {
         *expr = Expr::Verbatim(call(&binary.op, span, left, right));
+    }
+}
+
+/// Methods of views whose first argument is one index an axis.
+const INDEXED: [&str; 5] = ["tile", "at", "store", "atomic_add", "atomic_min"];
+
+/// Lets an array of indices mix tiles with numbers known now: `x.at([row, 0])`.
+pub(super) fn mix_indices(call: &mut ExprMethodCall) {
+    if !INDEXED.iter().any(|name| call.method == name) {
+        return;
+    }
+    if let Some(Expr::Array(indices)) = call.args.first_mut() {
+        for index in &mut indices.elems {
+            let span = index.span();
+            let from = quote_spanned! {span=> ::tessera_kernel_dsl::Index::from(#index) };
+            *index = Expr::Verbatim(from);
+        }
     }
 }
 
@@ -52,7 +69,8 @@ fn call(op: &BinOp, span: Span, left: &Expr, right: &Expr) -> TokenStream {
     };
     let (left, right) = (bare(left), bare(right));
     let function: TokenStream = function.into_iter().map(|token| spanned(token, span)).collect();
-    quote_spanned! {span=> #function(#left, #right) }
+    // The block has the span of the operator, so that what rustc blames on the left is shown there.
+    quote_spanned! {span=> #function({ #left }, #right) }
 }
 
 fn spanned(mut token: proc_macro2::TokenTree, span: Span) -> proc_macro2::TokenTree {
@@ -75,12 +93,12 @@ fn mirrored(op: &BinOp) -> Option<BinOp> {
 
 fn function(op: &BinOp) -> Option<TokenStream> {
     Some(match op {
-        BinOp::Eq(_) => quote! { ::tessera_kernel_dsl::cmp::eq },
-        BinOp::Ne(_) => quote! { ::tessera_kernel_dsl::cmp::ne },
-        BinOp::Lt(_) => quote! { ::tessera_kernel_dsl::cmp::lt },
-        BinOp::Le(_) => quote! { ::tessera_kernel_dsl::cmp::le },
-        BinOp::Gt(_) => quote! { ::tessera_kernel_dsl::cmp::gt },
-        BinOp::Ge(_) => quote! { ::tessera_kernel_dsl::cmp::ge },
+        BinOp::Eq(_) => quote! { ::tessera_kernel_dsl::cmp::Equal::eq },
+        BinOp::Ne(_) => quote! { ::tessera_kernel_dsl::cmp::NotEqual::ne },
+        BinOp::Lt(_) => quote! { ::tessera_kernel_dsl::cmp::Less::lt },
+        BinOp::Le(_) => quote! { ::tessera_kernel_dsl::cmp::LessEqual::le },
+        BinOp::Gt(_) => quote! { ::tessera_kernel_dsl::cmp::Greater::gt },
+        BinOp::Ge(_) => quote! { ::tessera_kernel_dsl::cmp::GreaterEqual::ge },
         BinOp::Add(_) => quote! { ::core::ops::Add::add },
         BinOp::Sub(_) => quote! { ::core::ops::Sub::sub },
         BinOp::Mul(_) => quote! { ::core::ops::Mul::mul },
