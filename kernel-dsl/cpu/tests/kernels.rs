@@ -41,7 +41,7 @@ macro_rules! stored_formats {
 }
 
 /// All of them, in order.
-pub fn entries() -> Vec<Entry> {
+pub(crate) fn entries() -> Vec<Entry> {
     vec![
         rms_norm(),
         softmax(),
@@ -57,7 +57,7 @@ pub fn entries() -> Vec<Entry> {
 }
 
 /// The variants of each.
-pub fn built() -> Vec<Vec<Kernel>> {
+pub(crate) fn built() -> Vec<Vec<Kernel>> {
     let build = |entry: &Entry| -> Vec<Kernel> {
         let variants = (entry.build)(Target::Cpu).into_iter();
         variants.map(|kernel| kernel.expect("the test kernels are right")).collect()
@@ -67,7 +67,7 @@ pub fn built() -> Vec<Vec<Kernel>> {
 
 /// A loop with a carried tile, a reduction of a vector, a row broadcast.
 #[kernel(grid = (T), targets(cpu))]
-pub fn rms_norm(
+pub(crate) fn rms_norm(
     x: &In<f32, { [T, N] }>,
     weight: &In<f32, { [N] }>,
     eps: f32,
@@ -76,44 +76,44 @@ pub fn rms_norm(
     let t = program_id(0);
     let mut squares = zeros::<f32, 1>([48]);
     for c in range(0, N, 48) {
-        let h = x.tile([t, c], [48]);
+        let h = x.tile((t, c), [48]);
         squares = fma(h, h, squares);
     }
     let factor = (squares.sum(0) / N.to::<f32>() + eps).rsqrt();
     for c in range(0, N, 48) {
-        out.store([t, c], x.tile([t, c], [48]) * factor * weight.tile([c], [48]));
+        out.store((t, c), x.tile((t, c), [48]) * factor * weight.tile([c], [48]));
     }
 }
 
 /// Reductions along both axes, masks from indices, a tile in place.
 #[kernel(grid = (cdiv(M, 8)), targets(cpu))]
-pub fn softmax(x: &mut InOut<f32, { [M, N] }>, largest: &mut Out<f32, { [1, N] }>) {
+pub(crate) fn softmax(x: &mut InOut<f32, { [M, N] }>, largest: &mut Out<f32, { [1, N] }>) {
     let m = program_id(0) * 8;
-    let tile = x.tile([m, 0], [8, 40]).mask(|_, c| c < N, f32::NEG_INFINITY);
+    let tile = x.tile((m, 0), [8, 40]).mask(|_, c| c < N, f32::NEG_INFINITY);
     let top = tile.max(1);
     let weights = (tile - top).exp();
     let result = weights / weights.sum(1);
-    x.store([m, 0], result);
+    x.store((m, 0), result);
     if m == 0 {
-        largest.store([0, 0], result.max(0));
+        largest.store((0, 0), result.max(0));
     }
 }
 
 /// Dots with transposed and sliced operands, online rescaling in a loop.
 #[kernel(grid = (cdiv(M, 4)), targets(cpu))]
-pub fn attend(
+pub(crate) fn attend(
     q: &In<f32, { [M, 24] }>,
     k: &In<f32, { [S, 24] }>,
     out: &mut Out<f32, { [M, 16] }>,
     lse: &mut Out<f32, { [M] }>,
 ) {
     let m = program_id(0) * 4;
-    let q = (q.tile([m, 0], [4, 24]) * 0.25).t();
+    let q = (q.tile((m, 0), [4, 24]) * 0.25).t();
     let mut top = full::<f32, 2>([1, 4], f32::NEG_INFINITY);
     let mut sum = zeros::<f32, 2>([1, 4]);
     let mut acc = zeros::<f32, 2>([4, 16]);
     for s in range(0, S, 10) {
-        let keys = k.tile([s, 0], [10, 24]);
+        let keys = k.tile((s, 0), [10, 24]);
         let scores = dot(keys, q, zeros([10, 4]));
         let scores = scores.mask(|r, _| r + s < S, f32::NEG_INFINITY);
         let new_top = max(top, scores.max(0));
@@ -123,13 +123,13 @@ pub fn attend(
         acc = dot(p.t(), keys.cols(0, 16), acc * rescale.t());
         top = new_top;
     }
-    out.store([m, 0], acc / sum.t());
+    out.store((m, 0), acc / sum.t());
     lse.store([m], (top + sum.ln()).reshape([4]));
 }
 
 /// Integers of every width.
 #[kernel(grid = (cdiv(N, 20)), targets(cpu), class = exact)]
-pub fn bits(
+pub(crate) fn bits(
     a: &In<u32, { [N] }>,
     b: &In<i32, { [N] }>,
     c: &In<u64, { [N] }>,
@@ -155,7 +155,7 @@ pub fn bits(
 
 /// Rows and elements by index, in and out.
 #[kernel(grid = (cdiv(R, 6)), targets(cpu), class = exact)]
-pub fn table(
+pub(crate) fn table(
     from: &In<f32, { [P, N] }>,
     ids: &In<i32, { [R] }>,
     rows: &mut Out<f32, { [R, N] }>,
@@ -173,7 +173,7 @@ pub fn table(
 
 /// Loops and branches that carry scalars and tiles.
 #[kernel(grid = (1), targets(cpu))]
-pub fn control(x: &In<f32, { [N] }>, limit: f32, out: &mut Out<f32, { [3, 8] }>) {
+pub(crate) fn control(x: &In<f32, { [N] }>, limit: f32, out: &mut Out<f32, { [3, 8] }>) {
     let mut a = full::<f32, 1>([8], 1.0);
     let mut b = x.tile([0], [8]);
     let mut total = full::<f32, 0>([], 0.0);
@@ -194,27 +194,27 @@ pub fn control(x: &In<f32, { [N] }>, limit: f32, out: &mut Out<f32, { [3, 8] }>)
             b = b + j.to::<f32>();
         }
     }
-    out.store([0, 0], a);
-    out.store([1, 0], b);
-    out.store([2, 0], total);
-    out.store([2, 1], rounds.to::<f32>());
+    out.store((0, 0), a);
+    out.store((1, 0), b);
+    out.store((2, 0), total);
+    out.store((2, 1), rounds.to::<f32>());
 }
 
 /// Codes to numbers and back.
 #[kernel(grid = (cdiv(M, 3)), targets(cpu), formats(F = stored_formats), class = exact)]
-pub fn recode<F: Stored>(
+pub(crate) fn recode<F: Stored>(
     x: &In<f32, { [M, N] }>,
     codes: &mut InOut<F, { [M, N] }>,
     values: &mut Out<f32, { [M, N] }>,
 ) {
     let m = program_id(0) * 3;
-    values.store([m, 0], codes.tile([m, 0], [3, 50]).decode() + 0.0);
-    codes.store([m, 0], x.tile([m, 0], [3, 50]).encode::<F>());
+    values.store((m, 0), codes.tile((m, 0), [3, 50]).decode() + 0.0);
+    codes.store((m, 0), x.tile((m, 0), [3, 50]).encode::<F>());
 }
 
 /// Prefixes, places of the largest, joined and reshaped tiles, truths along an axis.
 #[kernel(grid = (1), targets(cpu))]
-pub fn order(
+pub(crate) fn order(
     x: &In<f32, { [5, N] }>,
     prefix: &mut Out<f32, { [5, 21] }>,
     down: &mut Out<f32, { [5, 21] }>,
@@ -224,46 +224,46 @@ pub fn order(
     flat: &mut Out<f32, { [6, 7] }>,
     flags: &mut Out<i64, { [2, 21] }>,
 ) {
-    let tile = x.tile([0, 0], [5, 21]);
-    prefix.store([0, 0], tile.cumsum(1));
-    down.store([0, 0], tile.cumsum(0));
+    let tile = x.tile((0, 0), [5, 21]);
+    prefix.store((0, 0), tile.cumsum(1));
+    down.store((0, 0), tile.cumsum(0));
     best.store([0], tile.argmax(1).reshape([5]));
-    tallest.store([0, 0], tile.argmax(0));
-    joined.store([0, 0], tile.cols(2, 11).join(tile.abs()));
-    flat.store([0, 0], tile.cols(0, 14).t().cols(0, 3).reshape([6, 7]));
+    tallest.store((0, 0), tile.argmax(0));
+    joined.store((0, 0), tile.cols(2, 11).join(tile.abs()));
+    flat.store((0, 0), tile.cols(0, 14).t().cols(0, 3).reshape([6, 7]));
     let above = tile > 0.25;
     let zero = full::<i64, 2>([1, 21], 0);
-    flags.store([0, 0], select(above.all(0), zero + 1, zero));
-    flags.store([1, 0], select(above.any(0) & !tile.is_nan().any(0), zero + 1, zero));
+    flags.store((0, 0), select(above.all(0), zero + 1, zero));
+    flags.store((1, 0), select(above.any(0) & !tile.is_nan().any(0), zero + 1, zero));
 }
 
 /// Elementary functions, on tiles and on scalars.
 #[kernel(grid = (M), targets(cpu))]
-pub fn elementary(x: &In<f32, { [M, 18] }>, out: &mut Out<f32, { [M, 12, 18] }>) {
+pub(crate) fn elementary(x: &In<f32, { [M, 18] }>, out: &mut Out<f32, { [M, 12, 18] }>) {
     let m = program_id(0);
-    let v = x.tile([m, 0], [18]);
+    let v = x.tile((m, 0), [18]);
     let up = v.abs() + 0.001;
-    out.store([m, 0, 0], v.exp());
-    out.store([m, 1, 0], v.exp2());
-    out.store([m, 2, 0], up.ln());
-    out.store([m, 3, 0], up.log2());
-    out.store([m, 4, 0], sin(v));
-    out.store([m, 5, 0], cos(v));
-    out.store([m, 6, 0], up.sqrt());
-    out.store([m, 7, 0], up.rsqrt() + up.recip());
-    out.store([m, 8, 0], (v * 4.0).floor() - (v * 4.0).round());
-    out.store([m, 9, 0], (v * 1000.0).to::<i32>().to::<f32>());
-    out.store([m, 10, 0], (v.bits::<u32>() & 0x7fff_ffff).bits::<f32>());
-    let first = x.at([m, 0]);
-    out.store([m, 11, 0], first.exp() + sin(first));
+    out.store((m, 0, 0), v.exp());
+    out.store((m, 1, 0), v.exp2());
+    out.store((m, 2, 0), up.ln());
+    out.store((m, 3, 0), up.log2());
+    out.store((m, 4, 0), sin(v));
+    out.store((m, 5, 0), cos(v));
+    out.store((m, 6, 0), up.sqrt());
+    out.store((m, 7, 0), up.rsqrt() + up.recip());
+    out.store((m, 8, 0), (v * 4.0).floor() - (v * 4.0).round());
+    out.store((m, 9, 0), (v * 1000.0).to::<i32>().to::<f32>());
+    out.store((m, 10, 0), (v.bits::<u32>() & 0x7fff_ffff).bits::<f32>());
+    let first = x.at((m, 0));
+    out.store((m, 11, 0), first.exp() + sin(first));
 }
 
 /// An assert of the extents, one of the data, and variants.
 #[kernel(grid = (M), targets(cpu), variants(cpu: WIDTH = [8, 24]), class = exact)]
-pub fn checked(x: &In<i32, { [M, N] }>, out: &mut Out<i32, { [M, N] }>) {
+pub(crate) fn checked(x: &In<i32, { [M, N] }>, out: &mut Out<i32, { [M, N] }>) {
     assert_all(N <= WIDTH, "rows are as wide as a variant");
     let m = program_id(0);
-    let tile = x.tile([m, 0], [WIDTH]);
+    let tile = x.tile((m, 0), [WIDTH]);
     assert_all(tile >= 0, "`x` counts");
-    out.store([m, 0], tile * 2);
+    out.store((m, 0), tile * 2);
 }
