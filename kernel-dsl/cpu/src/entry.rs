@@ -4,7 +4,7 @@ use crate::class::Class;
 use crate::dots::quantized_field;
 use crate::generate::{Generator, field};
 use crate::plan::{index, is_elementwise};
-use crate::text::{Text, camel};
+use crate::text::{Text, camel, place};
 use std::collections::BTreeMap;
 use tessera_tile_ir::format::{Element, Format};
 use tessera_tile_ir::kernel::Extent;

@@ -8,7 +8,11 @@ pub mod exec;
 pub mod isa;
 pub mod math;
 pub mod memory;
+pub mod micro;
+pub mod packed;
 pub mod pool;
+#[cfg(test)]
+mod samples;
 pub mod view;
 
 pub use exec::{Cpu, LaunchError};

@@ -79,6 +79,7 @@ fn low_words(value: I32) -> __m256i {
 
 impl Isa for Avx2 {
     const NAME: &'static str = "avx2";
+    const BLOCK_ROWS: usize = 4;
     type F32 = F32;
     type I32 = I32;
     type Mask = I32;

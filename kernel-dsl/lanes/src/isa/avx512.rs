@@ -13,6 +13,7 @@ type I32 = __m512i;
 
 impl Isa for Avx512 {
     const NAME: &'static str = "avx512";
+    const BLOCK_ROWS: usize = 8;
     type F32 = F32;
     type I32 = I32;
     type Mask = __mmask16;

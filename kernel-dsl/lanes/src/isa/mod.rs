@@ -30,6 +30,8 @@ pub const LANES: usize = 16;
 pub trait Isa: Copy + Send + Sync + 'static {
     /// Name in manifests, logs and tests.
     const NAME: &'static str;
+    /// Rows that micro-kernels multiply at a time: 1, 4 or 8, as the registers allow.
+    const BLOCK_ROWS: usize;
     /// Sixteen f32.
     type F32: Copy;
     /// Sixteen 32-bit integers; signed or not is up to the operation.

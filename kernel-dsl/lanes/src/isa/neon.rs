@@ -116,6 +116,7 @@ macro_rules! store_quarter {
 
 impl Isa for Neon {
     const NAME: &'static str = "neon";
+    const BLOCK_ROWS: usize = 4;
     type F32 = F32;
     type I32 = I32;
     type Mask = Mask;
