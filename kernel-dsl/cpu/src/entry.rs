@@ -3,11 +3,12 @@
 use crate::class::Class;
 use crate::dots::quantized_field;
 use crate::generate::{Generator, field};
-use crate::text::{Text, camel};
+use crate::plan::{index, is_elementwise};
+use crate::text::{Text, camel, place};
 use std::collections::BTreeMap;
 use tessera_tile_ir::format::{Element, Format};
 use tessera_tile_ir::kernel::Extent;
-use tessera_tile_ir::{Access, BuildError, Elem, Kernel, Param, ParamKind};
+use tessera_tile_ir::{Access, BuildError, Elem, Kernel, OpKind, Param, ParamKind, Region};
 
 /// What the body of a variant became.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Variant<'k> {
     carving: Text,
     grid: Text,
     extents: Vec<String>,
+    /// Checks what the kernel asserts of its extents alone.
+    fits: Text,
     sizes: String,
     /// Parameters whose rows are quantized before the launch: index, format, columns of a group.
     quantized: Vec<(usize, &'static str, usize)>,
@@ -44,6 +47,7 @@ impl<'k> Variant<'k> {
             carving: generator.carving(),
             grid,
             extents,
+            fits: fits(kernel),
             sizes: generator.sizes(),
             quantized: quantized.collect(),
             codecs: std::mem::take(&mut generator.codecs),
@@ -72,6 +76,12 @@ impl<'k> Variant<'k> {
         text.line("fn grid(&self) -> [i64; 3] {");
         text.lines(&self.grid.to_string());
         text.line(format!("[{}]", self.extents.join(", ")));
+        text.line("}");
+        text.line("");
+        text.line("/// Whether what the kernel asserts of its extents holds.");
+        text.line("fn fits(&self) -> Result<(), AssertFailed> {");
+        text.lines(&self.fits.to_string());
+        text.line("Ok(())");
         text.lines("}\n}");
         text.line("");
         text.line(format!("impl Program for {name}<'_> {{"));
@@ -125,6 +135,32 @@ impl Generator<'_> {
         extents.resize(3, "1".to_owned());
         extents
     }
+}
+
+/// The asserts of a kernel that read nothing but its extents, with what they read.
+fn fits(kernel: &Kernel) -> Text {
+    let mut known = vec![false; kernel.values.len()];
+    let mut ops = Vec::new();
+    for &id in &kernel.body.ops {
+        let op = kernel.op(id);
+        let pure = match op.kind {
+            OpKind::Dim(_) | OpKind::Const(_) => true,
+            OpKind::Assert(_) => true,
+            _ => is_elementwise(kernel, op),
+        };
+        if pure && op.operands.iter().all(|v| known[index(*v)]) {
+            let scalars = op.results.iter().all(|v| kernel.ty(*v).shape.is_empty());
+            if scalars {
+                op.results.iter().for_each(|v| known[index(*v)] = true);
+                ops.push(id);
+            }
+        }
+    }
+    let mut generator = Generator::new(kernel);
+    if ops.iter().any(|&id| matches!(kernel.op(id).kind, OpKind::Assert(_))) {
+        generator.region(&Region { args: Vec::new(), ops });
+    }
+    generator.text
 }
 
 /// Writes an entry: one struct that a caller fills in and launches.
@@ -226,7 +262,13 @@ fn write_choice(variant: &Variant<'_>, (name, i): (&str, usize), text: &mut Text
     }
     text.line("dims,");
     text.line("};");
-    text.line("return cpu.launch(program.grid(), &program);");
+    text.line("match program.fits() {");
+    text.line("Ok(()) => return cpu.launch(program.grid(), &program),");
+    text.line(format!(
+        "Err(failed) => misfit = misfit.or(Some(failed.at_launch({:?}))),",
+        kernel.name
+    ));
+    text.line("}");
     text.line("}");
     text.line("Err(error) => misfit = misfit.or(Some(error)),");
     text.lines("}\n}");

@@ -15,6 +15,13 @@ impl Generator<'_> {
         if let Some(name) = nest.known.get(&key) {
             return name.clone();
         }
+        if self.home(value).is_none()
+            && let Some((_, op)) = self.plan.def(value)
+            && is_index_change(op)
+        {
+            let (source, r, c) = self.source(op, (r, c));
+            return self.lanes(nest, source, &r, &c);
+        }
         let level = r.level.max(c.level);
         let class = self.class(value);
         let is_scalar = matches!(self.home(value), Some(Home::Scalar(_)));
@@ -56,10 +63,6 @@ impl Generator<'_> {
         let result = op.results[0];
         let class = self.class(result);
         match &op.kind {
-            OpKind::Broadcast | OpKind::Reshape | OpKind::Slice { .. } | OpKind::Transpose => {
-                let (source, r, c) = self.source(op, at);
-                return self.lanes(nest, source, &r, &c);
-            }
             OpKind::Load(_) | OpKind::LoadRows(_) => return self.load_lanes(nest, op, at),
             OpKind::Const(_) => return splat(&self.scalar_op(nest, op, at), class),
             _ => {}
@@ -114,6 +117,14 @@ impl Generator<'_> {
             _ => None,
         }
     }
+}
+
+/// Whether the op only says which element of its operand is meant.
+fn is_index_change(op: &Op) -> bool {
+    matches!(
+        op.kind,
+        OpKind::Broadcast | OpKind::Reshape | OpKind::Slice { .. } | OpKind::Transpose
+    )
 }
 
 /// One element in every lane.

@@ -23,7 +23,7 @@ impl Text {
         self.at = Some(loc);
         if self.named != Some((loc.file, loc.line)) {
             self.named = Some((loc.file, loc.line));
-            self.line(format!("// {}:{}", loc.file, loc.line));
+            self.line(format!("// {}", place(loc)));
         }
     }
 
@@ -64,6 +64,20 @@ impl std::fmt::Display for Text {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.lines.iter().try_for_each(|(_, line)| writeln!(f, "{line}"))
     }
+}
+
+/// File and line, without detours in the path: the same however the file was included.
+pub(crate) fn place(loc: Loc) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in loc.file.split('/') {
+        let turns_back = part == ".." && parts.last().is_some_and(|last| *last != "..");
+        if turns_back {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    format!("{}:{}", parts.join("/"), loc.line)
 }
 
 /// `rms_norm` as the name of a type: `RmsNorm`.

@@ -20,6 +20,14 @@ pub struct AssertFailed {
     pub message: &'static str,
 }
 
+impl AssertFailed {
+    /// The error of a launch that no variant of a kernel fits.
+    #[cold]
+    pub fn at_launch(self, kernel: &'static str) -> LaunchError {
+        LaunchError::Assert { kernel, message: self.message, program: [0; 3] }
+    }
+}
+
 /// There is no variant for arguments of these formats.
 #[cold]
 pub fn no_variant(kernel: &'static str, formats: &[&str]) -> LaunchError {
