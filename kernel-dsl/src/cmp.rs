@@ -73,6 +73,9 @@ comparisons! {
     ge GreaterEqual Ge >= PartialOrd;
 }
 
+known! { eq Equal ==: bool }
+known! { ne NotEqual !=: bool }
+
 fn compare<T: Arith>(loc: Loc, op: Cmp, a: Tile<T>, b: Tile<T>) -> Tile<bool> {
     let (operands, ty) = unify(loc, "comparison", &[a.value(), b.value()], ir::Elem::Bool);
     push(loc, OpKind::Cmp(op), &operands, ty)

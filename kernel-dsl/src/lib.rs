@@ -9,6 +9,7 @@ mod elem;
 mod flow;
 mod format;
 mod ops;
+pub mod reversed;
 mod tile;
 mod trace;
 mod view;

@@ -5,6 +5,8 @@ use tessera_kernel_dsl::ir::{Kernel, OpKind};
 use tessera_kernel_dsl::prelude::*;
 use tessera_kernel_dsl::{Entry, Target};
 
+const WIDTH: usize = 4;
+
 /// The running state of a softmax.
 #[derive(Clone, Copy, Carry)]
 struct Softmax {
@@ -100,7 +102,11 @@ fn shadowed(x: &In<f32, { [M] }>, y: &mut Out<f32, { [M] }>) {
 fn sides(x: &In<f32, { [M] }>, n: i64, scale: f32, y: &mut Out<f32, { [M] }>) {
     let m = 2 * program_id(0) + 1;
     let inside = (0 < m) & (m <= n) & !(16usize > m);
-    let v = 1.0 / (2.0 - 1.0 * x.at([m]) * scale);
+    let back = (1 - m).to::<f32>() + (7 % m).to::<f32>() + (100 / (8 - m)).to::<f32>();
+    let known: usize = (1 << WIDTH) + 100 / WIDTH + 7 % WIDTH + (9 - WIDTH);
+    let holds = (WIDTH > 1) != (1 > WIDTH);
+    assert_eq!((known, holds), (16 + 25 + 3 + 5, true));
+    let v = 1.0 / (2.0 - 1.0 * x.at([m]) * scale) + back;
     if inside {
         y.store([m], select((0.5 < v) & (v != 1.0), v, -1.0 / 3.0));
     }

@@ -47,6 +47,16 @@ fn through(sum: &mut Tile<f32>, x: In<f32>) {
     }
 }
 
+#[tile_fn]
+fn captured(x: Tile<f32>) -> Tile<f32> {
+    let mut sum = x;
+    let mut add = |y| sum += y;
+    for _ in range(0, 8, 1) {
+        add(x);
+    }
+    sum
+}
+
 #[derive(Carry)]
 struct Mixed {
     sum: Tile<f32>,

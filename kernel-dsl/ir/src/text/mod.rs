@@ -64,6 +64,8 @@ pub enum ParseFault {
     Escape(String),
     #[error("%{0} is not defined")]
     Undefined(usize),
+    #[error("regions are nested deeper than {0}")]
+    Depth(usize),
     #[error("%{0} is defined twice")]
     DefinedTwice(usize),
 }

@@ -12,6 +12,9 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 use std::sync::Mutex;
 
+/// Regions inside regions; authors nest a few.
+const MAX_DEPTH: usize = 64;
+
 /// The kernel that a text stands for; it is not verified.
 ///
 /// `name` is the file that places are given in where the text states none. Values may have any
@@ -23,6 +26,7 @@ pub fn parse(name: &str, text: &str, names: &Names<'_>) -> Result<Kernel, ParseE
     let mut parser = Parser {
         tokens: tokens(text)?,
         at: 0,
+        depth: 0,
         file: interned(name),
         names,
         values: Vec::new(),
@@ -68,6 +72,7 @@ fn interned(name: &str) -> &'static str {
 struct Parser<'a> {
     tokens: Vec<Token>,
     at: usize,
+    depth: usize,
     file: &'static str,
     names: &'a Names<'a>,
     values: Vec<Option<ValueInfo>>,
@@ -184,6 +189,10 @@ impl Parser<'_> {
 
     fn region(&mut self, around: Loc) -> Parsed<Region> {
         self.mark('{')?;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return self.fault(ParseFault::Depth(MAX_DEPTH));
+        }
         let args = if self.peek().kind == Kind::Mark('|') {
             self.at += 1;
             let args = self.typed()?;
@@ -197,6 +206,7 @@ impl Parser<'_> {
             ops.push(self.op()?);
         }
         self.at += 1;
+        self.depth -= 1;
         Ok(Region { args, ops })
     }
 

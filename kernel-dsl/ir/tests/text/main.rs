@@ -149,6 +149,7 @@ fn mistakes_are_pointed_at() {
     ] {
         assert_eq!(error(body), expect, "{body}");
     }
+    assert_eq!(error(&"if {".repeat(100_000)), "5:257: regions are nested deeper than 64");
     let cut = &EVERY_OP[..EVERY_OP.len() - 3];
     let message = parse("k.tile", cut, &NAMES).unwrap_err().to_string();
     assert_eq!(message, "62:4: expected `}`, found the end");

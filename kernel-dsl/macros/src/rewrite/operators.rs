@@ -59,13 +59,10 @@ pub(super) fn without_assignment(op: &BinOp) -> Option<BinOp> {
 
 fn call(op: &BinOp, span: Span, left: &Expr, right: &Expr) -> TokenStream {
     // A literal has no type of its own on the left, but takes that of a tile on its left.
-    let swapped = if is_literal(left) && !is_literal(right) { mirrored(op) } else { None };
-    let (op, left, right) = match &swapped {
-        Some(swapped) => (swapped, right, left),
-        None => (op, left, right),
-    };
-    let Some(function) = function(op) else {
-        return quote! { #left #op #right };
+    let (function, left, right) = match (is_literal(left), reversed(op), function(op)) {
+        (true, Some(function), _) => (function, right, left),
+        (false, _, Some(function)) => (function, left, right),
+        _ => return quote! { #left #op #right },
     };
     let (left, right) = (bare(left), bare(right));
     let function: TokenStream = function.into_iter().map(|token| spanned(token, span)).collect();
@@ -78,17 +75,22 @@ fn spanned(mut token: proc_macro2::TokenTree, span: Span) -> proc_macro2::TokenT
     token
 }
 
-/// The operator that gives the same with its sides swapped.
-fn mirrored(op: &BinOp) -> Option<BinOp> {
+/// The function that takes the sides in the other order. There is none for shifts: what is
+/// shifted needs a type.
+fn reversed(op: &BinOp) -> Option<TokenStream> {
     let span = op.span();
-    Some(match op {
-        BinOp::Add(_) | BinOp::Mul(_) | BinOp::Eq(_) | BinOp::Ne(_) => *op,
+    let mirrored = match op {
+        BinOp::Sub(_) => return Some(quote! { ::tessera_kernel_dsl::reversed::SubFrom::sub_from }),
+        BinOp::Div(_) => return Some(quote! { ::tessera_kernel_dsl::reversed::DivInto::div_into }),
+        BinOp::Rem(_) => return Some(quote! { ::tessera_kernel_dsl::reversed::RemInto::rem_into }),
         BinOp::Lt(_) => BinOp::Gt(syn::Token![>](span)),
         BinOp::Le(_) => BinOp::Ge(syn::Token![>=](span)),
         BinOp::Gt(_) => BinOp::Lt(syn::Token![<](span)),
         BinOp::Ge(_) => BinOp::Le(syn::Token![<=](span)),
-        _ => return None,
-    })
+        BinOp::Shl(_) | BinOp::Shr(_) => return None,
+        same => *same,
+    };
+    function(&mirrored)
 }
 
 fn function(op: &BinOp) -> Option<TokenStream> {
