@@ -3,6 +3,8 @@
 //! Nothing here is written by hand but this file; the build script of this crate runs the builders
 //! and the code generator, and the same sources give the same bytes.
 
+pub mod by_name;
+
 /// Launches on the CPU, one struct a kernel with the author's parameter names.
 #[allow(
     missing_docs,
