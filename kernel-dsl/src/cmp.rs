@@ -1,4 +1,4 @@
-//! Comparisons. `#[kernel]` turns `a < b` into `cmp::lt(a, b)`, so that tiles compare to tiles of
+//! Comparisons. `#[kernel]` turns `a < b` into `Less::lt(a, b)`, so that tiles compare to tiles of
 //! truths while numbers known at build time still compare to `bool`.
 
 use crate::elem::Arith;
@@ -11,23 +11,19 @@ use tessera_tile_ir::{self as ir, Loc};
 macro_rules! comparisons {
     ($($(#[$doc:meta])* $name:ident $trait:ident $op:ident $rust:tt $bound:ident;)*) => {$(
         $(#[$doc])*
-        #[track_caller]
-        pub fn $name<A: $trait<B>, B>(a: A, b: B) -> A::Output {
-            a.$name(b, Loc::caller())
-        }
-
-        $(#[$doc])*
         #[diagnostic::on_unimplemented(message = "cannot compare `{Self}` with `{B}`")]
         pub trait $trait<B> {
             /// `bool`, or a tile of them.
             type Output;
             $(#[$doc])*
-            fn $name(self, b: B, loc: Loc) -> Self::Output;
+            #[track_caller]
+            fn $name(self, b: B) -> Self::Output;
         }
 
         impl<T: Arith, B: Operand<T>> $trait<B> for Tile<T> {
             type Output = Tile<bool>;
-            fn $name(self, b: B, loc: Loc) -> Tile<bool> {
+            fn $name(self, b: B) -> Tile<bool> {
+                let loc = Loc::caller();
                 compare(loc, Cmp::$op, self, b.operand(loc))
             }
         }
@@ -43,7 +39,7 @@ macro_rules! known {
             type Output = bool;
             #[expect(clippy::allow_attributes, reason = "one expansion of many compares floats")]
             #[allow(clippy::float_cmp, reason = "the author asked for it")]
-            fn $name(self, b: $known, _: Loc) -> bool {
+            fn $name(self, b: $known) -> bool {
                 self $rust b
             }
         }
@@ -54,7 +50,8 @@ macro_rules! known_left {
     ($name:ident $trait:ident $op:ident: $($known:ty => $elem:ty),*) => {$(
         impl $trait<Tile<$elem>> for $known {
             type Output = Tile<bool>;
-            fn $name(self, b: Tile<$elem>, loc: Loc) -> Tile<bool> {
+            fn $name(self, b: Tile<$elem>) -> Tile<bool> {
+                let loc = Loc::caller();
                 compare(loc, Cmp::$op, self.operand(loc), b)
             }
         }
@@ -75,6 +72,9 @@ comparisons! {
     /// `a >= b`.
     ge GreaterEqual Ge >= PartialOrd;
 }
+
+known! { eq Equal ==: bool }
+known! { ne NotEqual !=: bool }
 
 fn compare<T: Arith>(loc: Loc, op: Cmp, a: Tile<T>, b: Tile<T>) -> Tile<bool> {
     let (operands, ty) = unify(loc, "comparison", &[a.value(), b.value()], ir::Elem::Bool);

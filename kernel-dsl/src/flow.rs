@@ -103,7 +103,9 @@ impl<C: Carry> Loop<C> for TileRange {
         let inside = with(|b| b.open(loc, &arguments));
         let index = Tile::from_value(inside[0]);
         let result = body(index, carried.rebuild(&mut inside[1..].iter().copied()));
-        let region = close(loc, &result, &types);
+        let region = close(loc, &result, &types, |want, got| {
+            format!("a carried tile is {want} and becomes {got}")
+        });
         let mut operands = vec![self.start.value(), self.end.value()];
         operands.extend(before);
         let kind = (OpKind::For { step: self.step }, vec![region]);
@@ -183,7 +185,9 @@ impl<C: Carry, R: Carry> Branch<C, R> for Tile<bool> {
         let yes = with(|b| b.close(loc, &values));
         with(|b| b.open(loc, &[]));
         let other = no(carried.rebuild(&mut before.iter().copied()));
-        let no = close(loc, &other, &types);
+        let no = close(loc, &other, &types, |yes, no| {
+            format!("one side of a branch leaves {yes}, the other {no}")
+        });
         let kind = (OpKind::If, vec![yes, no]);
         let after = with(|b| b.push_with(loc, kind, &[self.value()], &types));
         result.rebuild(&mut after.into_iter())
@@ -194,15 +198,23 @@ fn types_of(values: &[Value]) -> Vec<Type> {
     with(|b| values.iter().map(|&value| b.ty(value).clone()).collect())
 }
 
-/// Closes a region whose results must have `types`.
-fn close(loc: Loc, result: &impl Carry, types: &[Type]) -> ir::Region {
+/// Closes a region whose results must have `types`; `differ` words the mistake.
+fn close(
+    loc: Loc,
+    result: &impl Carry,
+    types: &[Type],
+    differ: impl Fn(&Type, &Type) -> String,
+) -> ir::Region {
     let mut values = Vec::new();
     result.flatten(&mut values);
     for (value, want) in values.iter().zip(types) {
-        let got = with(|b| b.ty(*value).clone());
-        if got != *want {
-            let notes = vec!["a loop or branch must leave a variable with one type".to_owned()];
-            mistake("K007", loc, format!("a carried tile is {want} and becomes {got}"), notes);
+        let got = with(|b| b.kernel().values[value.0 as usize].clone());
+        if got.ty != *want {
+            let notes = vec![
+                format!("{} made at {}", got.ty, got.loc),
+                "a loop or branch must leave a variable with one type".to_owned(),
+            ];
+            mistake("K007", loc, differ(want, &got.ty), notes);
         }
     }
     with(|b| b.close(loc, &values))

@@ -7,7 +7,9 @@
 pub mod cmp;
 mod elem;
 mod flow;
+mod format;
 mod ops;
+pub mod reversed;
 mod tile;
 mod trace;
 mod view;
@@ -20,9 +22,9 @@ pub use ops::{
 };
 pub use tessera_kernel_macros::{Carry, kernel, tile_fn};
 pub use tessera_tile_ir as ir;
-pub use tile::{Index, Tile};
+pub use tile::{Index, Operand, Tile};
 pub use trace::{Class, Consts, Entry, Target, dim, format_name, trace};
-pub use view::{In, InOut, Out, scalar, scalar_value};
+pub use view::{At, In, InOut, Out, scalar, scalar_value};
 
 /// All that a kernel's file needs.
 pub mod prelude {

@@ -305,6 +305,11 @@ impl Tile<f32> {
 }
 
 /// An operand of an operator with a `Tile<T>`: a tile, or a number known now.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not go with tiles of `{T}`",
+    label = "expected a tile of `{T}` or a number",
+    note = "`tile.to()` converts between numbers, `tile.decode()` gives the values of stored codes"
+)]
 pub trait Operand<T> {
     /// The operand as a tile.
     fn operand(self, loc: Loc) -> Tile<T>;

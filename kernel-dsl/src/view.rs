@@ -58,11 +58,7 @@ macro_rules! reads {
         impl<T: Elem> $name<T> {
             /// The window of that shape that starts at `at`.
             #[track_caller]
-            pub fn tile<const R: usize, const S: usize>(
-                self,
-                at: [impl Into<Index>; R],
-                shape: [usize; S],
-            ) -> Tile<T> {
+            pub fn tile<const S: usize>(self, at: impl At, shape: [usize; S]) -> Tile<T> {
                 let loc = Loc::caller();
                 let at = indices(loc, self.param, at);
                 if !shape.is_empty() && shape.len() > at.len() {
@@ -74,7 +70,7 @@ macro_rules! reads {
 
             /// One element.
             #[track_caller]
-            pub fn at<const R: usize>(self, at: [impl Into<Index>; R]) -> Tile<T> {
+            pub fn at(self, at: impl At) -> Tile<T> {
                 let loc = Loc::caller();
                 let at = indices(loc, self.param, at);
                 push(loc, OpKind::Load(self.param), &at, Type::scalar(T::ELEM))
@@ -109,7 +105,7 @@ macro_rules! writes {
         impl<T: Elem> $name<T> {
             /// Writes a tile to the window that starts at `at`.
             #[track_caller]
-            pub fn store<const R: usize>(self, at: [impl Into<Index>; R], tile: impl Operand<T>) {
+            pub fn store(self, at: impl At, tile: impl Operand<T>) {
                 let loc = Loc::caller();
                 let mut operands = indices(loc, self.param, at);
                 operands.push(tile.operand(loc).value());
@@ -144,11 +140,7 @@ macro_rules! writes {
         impl<T: Arith> $name<T> {
             /// Adds to one element, atomically.
             #[track_caller]
-            pub fn atomic_add<const R: usize>(
-                self,
-                at: [impl Into<Index>; R],
-                value: impl Operand<T>,
-            ) {
+            pub fn atomic_add(self, at: impl At, value: impl Operand<T>) {
                 let loc = Loc::caller();
                 let mut operands = indices(loc, self.param, at);
                 operands.push(value.operand(loc).value());
@@ -157,11 +149,7 @@ macro_rules! writes {
 
             /// Lowers one element to `value`, atomically.
             #[track_caller]
-            pub fn atomic_min<const R: usize>(
-                self,
-                at: [impl Into<Index>; R],
-                value: impl Operand<T>,
-            ) {
+            pub fn atomic_min(self, at: impl At, value: impl Operand<T>) {
                 let loc = Loc::caller();
                 let mut operands = indices(loc, self.param, at);
                 operands.push(value.operand(loc).value());
@@ -176,6 +164,37 @@ reads!(InOut);
 writes!(Out);
 writes!(InOut);
 
+/// Where in a view: one index an axis, as an array, or as a tuple where some are known now and
+/// some are not.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no place in a view",
+    note = "write one index an axis: `[row, col]`, or `(row, 0)` if only some are tiles"
+)]
+pub trait At {
+    /// The indices in order.
+    fn indices(self) -> Vec<Index>;
+}
+
+impl<I: Into<Index>, const R: usize> At for [I; R] {
+    fn indices(self) -> Vec<Index> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+
+macro_rules! at_tuples {
+    ($(($($name:ident)*))*) => {$(
+        impl<$($name: Into<Index>),*> At for ($($name,)*) {
+            #[expect(non_snake_case, reason = "variables named after their types")]
+            fn indices(self) -> Vec<Index> {
+                let ($($name,)*) = self;
+                vec![$($name.into()),*]
+            }
+        }
+    )*};
+}
+
+at_tuples! { (A B) (A B C) (A B C D) }
+
 /// Declares a scalar parameter.
 #[track_caller]
 pub fn scalar<T: Arith>(b: &mut Builder, name: &str) -> usize {
@@ -189,9 +208,10 @@ pub fn scalar_value<T: Arith>(param: usize) -> Tile<T> {
     push(Loc::caller(), OpKind::Scalar(param), &[], Type::scalar(T::ELEM))
 }
 
-fn indices<const R: usize>(loc: Loc, param: usize, at: [impl Into<Index>; R]) -> Vec<Value> {
-    check_rank(loc, param, R);
-    at.into_iter().map(|index| index.into().tile().value()).collect()
+fn indices(loc: Loc, param: usize, at: impl At) -> Vec<Value> {
+    let at = at.indices();
+    check_rank(loc, param, at.len());
+    at.into_iter().map(|index| index.tile().value()).collect()
 }
 
 fn check_rank(loc: Loc, param: usize, got: usize) {

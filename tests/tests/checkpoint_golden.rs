@@ -6,9 +6,10 @@ use safetensors::SafeTensors;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use tessera_kernels::formats::PackedMatrix;
+use tessera_kernels::formats::{FORMATS, PackedMatrix};
 use tessera_runtime::checkpoint::{
-    Checkpoint, CheckpointError, Loaded, Output, WeightPolicy, load, quantize, quantize_to,
+    Checkpoint, CheckpointError, Loaded, Output, WeightPolicy, load, policy_names, quantize,
+    quantize_to,
 };
 use tessera_runtime::model::{ConfigError, Mlp, ModelSpec, QueryWeights};
 use tessera_tests::tiny::Scratch;
@@ -147,7 +148,7 @@ fn every_golden_checkpoint_loads_in_place() {
 fn the_bundled_model_loads_in_every_policy() {
     let plain = load_as(&bundled(), "checkpoint");
     assert_eq!(plain.spec.eos_token_ids, [1012]);
-    for policy in ["bf16", "fp8", "int4", "nvfp4", "int4-g128", "mxfp4"] {
+    for policy in policy_names().into_iter().filter(|name| *name != "checkpoint") {
         let mut last = (0, 0);
         let policy = WeightPolicy::preset(policy).unwrap();
         let loaded =
@@ -274,6 +275,27 @@ fn fp8_and_nvfp4_are_written_in_their_own_layouts() {
     assert_eq!(loaded.report.stored, "nvfp4");
 }
 
+/// Declaring a format is all it takes for a checkpoint in it to be written and served.
+#[test]
+fn every_format_is_written_and_read_back_bit_for_bit() {
+    let out = Scratch::new("formats");
+    for format in FORMATS.iter().filter(|format| format.scale_tile.is_some()) {
+        let dir = out.path().join(format.name);
+        let policy = WeightPolicy::preset(format.name).unwrap();
+        quantize(&bundled(), &policy, &dir, &mut |_| {}).unwrap();
+        let read = load_as(&dir, "checkpoint");
+        assert_eq!(read.report.converted_bytes, 0, "{}", format.name);
+        let direct = load_as(&bundled(), format.name);
+        let expert = |loaded: &Loaded| match &loaded.weights.layers[1].mlp {
+            Mlp::Moe { experts, .. } => experts[0].down_proj.clone(),
+            Mlp::Dense(_) => panic!("layer 1 is a mixture of experts"),
+        };
+        let (read, direct) = (expert(&read), expert(&direct));
+        assert_eq!(read.format.name, format.name);
+        assert_eq!(read.decode(), direct.decode(), "{}", format.name);
+    }
+}
+
 #[test]
 fn writing_is_sharded_and_all_or_nothing() {
     let out = Scratch::new("sharded");
@@ -290,8 +312,9 @@ fn writing_is_sharded_and_all_or_nothing() {
     let refused = quantize_to(&checkpoint, &policy, &output, &mut |_| {}).unwrap_err();
     assert!(matches!(refused, CheckpointError::OutExists { .. }), "{refused}");
     assert_eq!(files(&output.dir), before);
-    let output = Output::new(&out.path().join("mx"));
-    let policy = WeightPolicy::preset("mxfp4").unwrap();
+    let output = Output::new(&out.path().join("mixed"));
+    let checkpoint = Checkpoint::open(&golden("deepseek_v3-fp8block")).unwrap();
+    let policy = WeightPolicy::preset("int4").unwrap();
     let refused = quantize_to(&checkpoint, &policy, &output, &mut |_| {}).unwrap_err();
     assert!(matches!(refused, CheckpointError::NotWritable { .. }), "{refused}");
     assert_eq!(files(out.path()), 1, "nothing is left of what was refused");

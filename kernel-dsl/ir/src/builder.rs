@@ -107,7 +107,7 @@ impl Builder {
         self.errors.push(error);
     }
 
-    /// The kernel, or every mistake found.
+    /// The kernel, verified, or every mistake found.
     ///
     /// # Errors
     /// The author's mistakes, in the order of the source.
@@ -115,7 +115,13 @@ impl Builder {
         assert!(self.open.is_empty(), "a region was left open");
         self.kernel.grid = grid;
         self.kernel.body = body;
-        if self.errors.is_empty() { Ok(self.kernel) } else { Err(self.errors) }
+        if self.errors.is_empty() {
+            // What the author's mistakes would break is no news.
+            self.kernel.verify()?;
+            Ok(self.kernel)
+        } else {
+            Err(self.errors)
+        }
     }
 
     fn value(&mut self, loc: Loc, ty: Type) -> Value {

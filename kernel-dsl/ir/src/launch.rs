@@ -84,7 +84,6 @@ pub fn solve_dims<S: AsRef<[usize]>>(
 }
 
 /// Which dims the views define, by the rule of [`solve_dims`].
-#[expect(dead_code, reason = "the verifier will ask")]
 pub(crate) fn defined_dims(kernel: &Kernel) -> Vec<bool> {
     let mut solved = vec![None; kernel.dims.len()];
     loop {

@@ -13,6 +13,8 @@ pub mod types;
 
 mod builder;
 mod error;
+pub mod text;
+mod verify;
 
 pub use builder::Builder;
 pub use error::{BuildError, Loc};

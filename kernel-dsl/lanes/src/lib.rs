@@ -4,6 +4,7 @@
 //! A value of an [`Isa`] type is the proof that the CPU has its instructions, so everything here
 //! is safe to call. Unsafe code stays in this crate, each block with its proof.
 
+pub mod exec;
 pub mod isa;
 pub mod math;
 pub mod memory;
@@ -12,6 +13,9 @@ pub mod packed;
 pub mod pool;
 #[cfg(test)]
 mod samples;
+pub mod view;
 
+pub use exec::{Cpu, LaunchError};
 pub use isa::Isa;
 pub use pool::Pool;
+pub use view::{View, ViewMut};

@@ -10,6 +10,9 @@ mod expand;
 mod parse;
 mod rewrite;
 
+#[cfg(test)]
+mod fuzz;
+
 use proc_macro::TokenStream;
 
 /// Turns a function over tiles into one that gives the kernel's registry entry.

@@ -1,13 +1,15 @@
 //! The upper half of binary32, no scales.
 
-use super::{Element, Format, Tol};
+use super::f32::F32;
+use super::number;
+use tessera_kernel_dsl::block_format;
 
-/// `bf16`.
-pub const FORMAT: Format = Format {
-    name: "bf16",
-    element: Element::Bf16,
-    scale_tile: None,
-    zero_point: false,
-    tensor_scale: false,
-    tol: Tol { element: 0.00391, tensor: 0.00175 },
-};
+block_format! {
+    /// `bf16`.
+    pub Bf16 = "bf16" {
+        element = number::Bf16,
+        scale = none,
+        tol = (0.00391, 0.00175),
+        activation = F32,
+    }
+}

@@ -1,20 +1,17 @@
 //! FP8 E5M2 with one f32 scale for the whole weight.
 
-use super::{Element, Format, ScaleTile, ScaleType, Tol, WHOLE};
+use super::f32::F32;
+use super::number::E5M2;
+use tessera_kernel_dsl::block_format;
 
-/// `e5m2-tensor`.
-pub const FORMAT: Format = Format {
-    name: "e5m2-tensor",
-    element: Element::F8E5M2,
-    scale_tile: Some(ScaleTile {
-        scale: ScaleType::F32,
-        rows: WHOLE,
-        cols: WHOLE,
-        ragged: true,
-        divisor: 57344.0,
-        precision: ScaleType::F32,
-    }),
-    zero_point: false,
-    tensor_scale: false,
-    tol: Tol { element: 0.072, tensor: 0.055 },
-};
+block_format! {
+    /// `e5m2-tensor`.
+    pub E5m2Tensor = "e5m2-tensor" {
+        element = E5M2,
+        scale = F32 per (whole, whole), ragged = true,
+        divisor = 57344.0, precision = F32,
+        zero_point = false, tensor_scale = false,
+        tol = (0.072, 0.055),
+        activation = F32,
+    }
+}

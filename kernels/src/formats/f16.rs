@@ -1,13 +1,15 @@
 //! IEEE binary16, no scales.
 
-use super::{Element, Format, Tol};
+use super::f32::F32;
+use super::number;
+use tessera_kernel_dsl::block_format;
 
-/// `f16`.
-pub const FORMAT: Format = Format {
-    name: "f16",
-    element: Element::F16,
-    scale_tile: None,
-    zero_point: false,
-    tensor_scale: false,
-    tol: Tol { element: 0.00049, tensor: 0.00022 },
-};
+block_format! {
+    /// `f16`.
+    pub F16 = "f16" {
+        element = number::F16,
+        scale = none,
+        tol = (0.00049, 0.00022),
+        activation = F32,
+    }
+}

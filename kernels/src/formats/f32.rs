@@ -1,13 +1,14 @@
 //! IEEE binary32, as is.
 
-use super::{Element, Format, Tol};
+use super::number;
+use tessera_kernel_dsl::block_format;
 
-/// `f32`.
-pub const FORMAT: Format = Format {
-    name: "f32",
-    element: Element::F32,
-    scale_tile: None,
-    zero_point: false,
-    tensor_scale: false,
-    tol: Tol { element: 0.0, tensor: 0.0 },
-};
+block_format! {
+    /// `f32`.
+    pub F32 = "f32" {
+        element = number::F32,
+        scale = none,
+        tol = (0.0, 0.0),
+        activation = self,
+    }
+}

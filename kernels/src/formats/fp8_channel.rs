@@ -3,21 +3,18 @@
 //! Such checkpoints carry bf16 or f32 scales. The format holds f32, to which a reader widens bf16
 //! without loss; the quantizer rounds to bf16, so that what it makes can be written as either.
 
-use super::{Element, Format, ScaleTile, ScaleType, Tol, WHOLE};
+use super::f32::F32;
+use super::number::E4M3;
+use tessera_kernel_dsl::block_format;
 
-/// `fp8-channel`.
-pub const FORMAT: Format = Format {
-    name: "fp8-channel",
-    element: Element::F8E4M3,
-    scale_tile: Some(ScaleTile {
-        scale: ScaleType::F32,
-        rows: 1,
-        cols: WHOLE,
-        ragged: true,
-        divisor: 448.0,
-        precision: ScaleType::Bf16,
-    }),
-    zero_point: false,
-    tensor_scale: false,
-    tol: Tol { element: 0.0365, tensor: 0.028 },
-};
+block_format! {
+    /// `fp8-channel`.
+    pub Fp8Channel = "fp8-channel" {
+        element = E4M3,
+        scale = F32 per (1, whole), ragged = true,
+        divisor = 448.0, precision = Bf16,
+        zero_point = false, tensor_scale = false,
+        tol = (0.0365, 0.028),
+        activation = F32,
+    }
+}

@@ -3,21 +3,18 @@
 //! The layout of compressed-tensors' `pack-quantized`, eight codes an i32, low nibble first: the
 //! same bytes as ours wherever the width is a multiple of 8.
 
-use super::{Element, Format, ScaleTile, ScaleType, Tol};
+use super::activation::A16G128;
+use super::number::I4;
+use tessera_kernel_dsl::block_format;
 
-/// `int4-g128`.
-pub const FORMAT: Format = Format {
-    name: "int4-g128",
-    element: Element::I4,
-    scale_tile: Some(ScaleTile {
-        scale: ScaleType::Bf16,
-        rows: 1,
-        cols: 128,
-        ragged: false,
-        divisor: 7.5,
-        precision: ScaleType::Bf16,
-    }),
-    zero_point: false,
-    tensor_scale: false,
-    tol: Tol { element: 0.0711, tensor: 0.117 },
-};
+block_format! {
+    /// `int4-g128`.
+    pub Int4G128 = "int4-g128" {
+        element = I4,
+        scale = Bf16 per (1, 128), ragged = false,
+        divisor = 7.5, precision = Bf16,
+        zero_point = false, tensor_scale = false,
+        tol = (0.0711, 0.117),
+        activation = A16G128,
+    }
+}

@@ -1,20 +1,17 @@
 //! Four-bit integers with zero points, a bf16 scale for each 128 elements of a row.
 
-use super::{Element, Format, ScaleTile, ScaleType, Tol};
+use super::activation::A16G128;
+use super::number::I4;
+use tessera_kernel_dsl::block_format;
 
-/// `int4-g128-zp`.
-pub const FORMAT: Format = Format {
-    name: "int4-g128-zp",
-    element: Element::I4,
-    scale_tile: Some(ScaleTile {
-        scale: ScaleType::Bf16,
-        rows: 1,
-        cols: 128,
-        ragged: false,
-        divisor: 15.0,
-        precision: ScaleType::Bf16,
-    }),
-    zero_point: true,
-    tensor_scale: false,
-    tol: Tol { element: 0.0711, tensor: 0.107 },
-};
+block_format! {
+    /// `int4-g128-zp`.
+    pub Int4G128Zp = "int4-g128-zp" {
+        element = I4,
+        scale = Bf16 per (1, 128), ragged = false,
+        divisor = 15.0, precision = Bf16,
+        zero_point = true, tensor_scale = false,
+        tol = (0.0711, 0.107),
+        activation = A16G128,
+    }
+}

@@ -17,14 +17,13 @@ pub struct KvFormat {
     pub scaled: bool,
 }
 
-/// Every KV-cache format.
-pub const KV_FORMATS: &[KvFormat] = &[
-    KvFormat { name: "f32", element: Element::F32, scaled: false },
-    KvFormat { name: "bf16", element: Element::Bf16, scaled: false },
-    KvFormat { name: "f16", element: Element::F16, scaled: false },
-    KvFormat { name: "fp8_e4m3", element: Element::F8E4M3, scaled: true },
-    KvFormat { name: "fp8_e5m2", element: Element::F8E5M2, scaled: true },
-];
+super::rows::kv_rows! { ($)
+    "f32": F32, scaled = false;
+    "bf16": Bf16, scaled = false;
+    "f16": F16, scaled = false;
+    "fp8_e4m3": E4M3, scaled = true;
+    "fp8_e5m2": E5M2, scaled = true;
+}
 
 /// The KV-cache format of that name.
 pub fn kv_format(name: &str) -> Option<&'static KvFormat> {
@@ -41,6 +40,13 @@ impl KvFormat {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_list_of_types_is_the_list_of_formats() {
+        let mut elements = Vec::new();
+        kv_formats! { |KV| elements.push(<KV as tessera_kernel_dsl::Stored>::ELEMENT) }
+        assert!(elements.into_iter().eq(KV_FORMATS.iter().map(|format| format.element)));
+    }
 
     #[test]
     fn every_kv_format_can_hold_nan_and_fills_bytes() {

@@ -3,16 +3,19 @@
 use super::{Element, Format};
 use bytes::Bytes;
 use rayon::prelude::*;
+use tessera_tile_ir::format::read_code;
 
 /// A `[rows, cols]` weight as stored. The parts may borrow a memory-mapped file.
 ///
 /// ```text
-/// codes        element (r, c) of b bits, row_bytes = ceil(cols * b / 8):
-///                b = 32, 16, 8: little endian at byte r * row_bytes + c * b / 8
-///                b = 4:         byte r * row_bytes + c / 2, low nibble for even c, high for odd
+/// codes        element (r, c) of b bits, row_bytes = ceil(cols * b / 8): bits c * b.. of the row
+///              that starts at byte r * row_bytes, where bit p is bit p % 8 of byte p / 8. So:
+///                b = 32, 16, 8: little endian at byte c * b / 8
+///                b = 6:         four codes in three bytes
+///                b = 4:         byte c / 2, low nibble for even c, high for odd
 /// scales       tile (i, j) of s bytes, little endian, at byte (i * tiles_across + j) * s,
 ///              where i = r / tile rows, j = c / tile cols, tiles_across = ceil(cols / tile cols)
-/// zero_points  one u8 in 0..=15 a tile at byte i * tiles_across + j, if the format has them
+/// zero_points  one code of the element a tile, a u8 at byte i * tiles_across + j, if the format has them
 /// ```
 /// `real = value(code) * (scale * tensor_scale)`, or `(code - zero_point) * scale` where there are
 /// zero points; every product is rounded to f32. `tensor_scale` multiplies, always: an exporter
@@ -144,7 +147,9 @@ impl PackedMatrix {
                 return Err(MatrixError::TensorScale { format: name, got, want: "none" });
             }
         };
-        if let Some((idx, &got)) = parts.zero_points.iter().enumerate().find(|(_, zp)| **zp > 15) {
+        let zero_points = parts.zero_points.iter().copied().enumerate();
+        let mask = format.element.mask();
+        if let Some((idx, got)) = zero_points.into_iter().find(|(_, zp)| u32::from(*zp) > mask) {
             return Err(MatrixError::ZeroPoint { format: name, idx, got });
         }
         let Parts { codes, scales, zero_points, .. } = parts;
@@ -180,20 +185,22 @@ impl PackedMatrix {
     pub fn decode_row(&self, row: usize, out: &mut [f32]) {
         assert!(row < self.rows, "row {row} of a matrix of {} rows", self.rows);
         assert_eq!(out.len(), self.cols, "a row holds as many values as the matrix has columns");
+        let element = self.format.element;
         let row_bytes = self.format.row_bytes(self.cols);
         let codes = &self.codes[row * row_bytes..][..row_bytes];
         let Some(tile) = self.format.scale_tile else {
-            decode_run(self.format.element, codes, 0.0, 1.0, out);
+            decode_run(element, codes, 0.0, 1.0, out);
             return;
         };
         let across = self.cols.div_ceil(tile.cols);
         let first = row / tile.rows * across;
         let width = tile.cols.min(self.cols);
-        let tile_bytes = width * self.format.element.bits() / 8;
+        let tile_bytes = width * element.bits() / 8;
         for (j, out) in out.chunks_mut(width).enumerate() {
             let scale = tile.scale.read(&self.scales, first + j) * self.tensor_scale;
-            let zero = self.zero_points.get(first + j).map_or(0.0, |&zp| f32::from(zp) - 8.0);
-            decode_run(self.format.element, &codes[j * tile_bytes..], zero, scale, out);
+            let zero = self.zero_points.get(first + j);
+            let zero = zero.map_or(0.0, |&code| element.decode(code.into()));
+            decode_run(element, &codes[j * tile_bytes..], zero, scale, out);
         }
     }
 
@@ -214,24 +221,38 @@ impl PackedMatrix {
     }
 }
 
-/// Decodes one run of elements that share a scale: `out = (value - zero) * scale`. The match is
-/// outside the loops, so each of them is compiled for its element.
+/// Decodes one run of elements that share a scale: `out = (value - zero) * scale`. What depends on
+/// the element is decided outside the loops.
 fn decode_run(element: Element, codes: &[u8], zero: f32, scale: f32, out: &mut [f32]) {
-    match element {
-        Element::F32 => {
+    let values = element.values();
+    match element.bits() {
+        // Arithmetic in place of a table: this one the compiler turns into vector code.
+        4 if let Some(bias) = element.int_bias() => {
+            let zero = bias as f32 + zero;
+            decode4(codes, out, |code| (f32::from(code) - zero) * scale);
+        }
+        4 => decode4(codes, out, |code| values[usize::from(code)] * scale),
+        8 => {
+            for (out, code) in out.iter_mut().zip(codes) {
+                *out = (values[usize::from(*code)] - zero) * scale;
+            }
+        }
+        16 if element == Element::Bf16 => {
+            decode16(codes, out, |code| f32::from_bits(code << 16) * scale);
+        }
+        16 if element == Element::F16 => {
+            decode16(codes, out, |code| Element::F16.decode(code) * scale);
+        }
+        32 => {
             for (out, code) in out.iter_mut().zip(codes.chunks_exact(4)) {
                 *out = f32::from_le_bytes([code[0], code[1], code[2], code[3]]) * scale;
             }
         }
-        Element::Bf16 => decode16(codes, out, |code| f32::from_bits(code << 16) * scale),
-        Element::F16 => decode16(codes, out, |code| Element::F16.decode(code) * scale),
-        Element::F8E4M3 => decode8(codes, out, |code| Element::F8E4M3.decode(code) * scale),
-        Element::F8E5M2 => decode8(codes, out, |code| Element::F8E5M2.decode(code) * scale),
-        Element::F4E2M1 => {
-            decode4(codes, out, |code| Element::F4E2M1.decode(code.into()) * scale);
+        bits => {
+            for (idx, out) in out.iter_mut().enumerate() {
+                *out = (element.decode(read_code(codes, bits, idx)) - zero) * scale;
+            }
         }
-        // Arithmetic in place of a table: this one the compiler turns into vector code.
-        Element::I4 => decode4(codes, out, |code| (f32::from(code) - (8.0 + zero)) * scale),
     }
 }
 
@@ -244,13 +265,6 @@ fn decode4(codes: &[u8], out: &mut [f32], value: impl Fn(u8) -> f32) {
     }
     if let (Some(last), Some(code)) = (out.get_mut(paired * 2), codes.get(paired)) {
         *last = value(code & 15);
-    }
-}
-
-/// As [`decode_run`], for one-byte codes.
-fn decode8(codes: &[u8], out: &mut [f32], value: impl Fn(u32) -> f32) {
-    for (out, code) in out.iter_mut().zip(codes) {
-        *out = value(u32::from(*code));
     }
 }
 

@@ -1,52 +1,46 @@
 //! Number formats as data: how an element is coded, which elements share a scale, how codes and
-//! scales are packed. One file a format, one row of [`FORMATS`]; what differs is data.
+//! scales are packed. One file a format, one row in the list below; what differs is data.
+//!
+//! The rows become the modules, [`FORMATS`] and `weight_formats!`, which kernels take the types from.
 //!
 //! One policy everywhere (ADR 0003): encoding rounds half to even and saturates to the largest
 //! finite value of the element; NaN stays NaN where the element has one and is refused where it
 //! has none. Nothing here knows files, models or devices.
 
-pub mod bf16;
-pub mod e5m2_tensor;
-pub mod f16;
-pub mod f32;
-pub mod fp8_128x128;
-pub mod fp8_1x128;
-pub mod fp8_channel;
-pub mod fp8_tensor;
-pub mod int4_g128;
-pub mod int4_g128_zp;
-pub mod int4_g32;
-pub mod int4_g32_zp;
+mod rows;
+
+pub mod activation;
 mod kv;
 mod matrix;
-pub mod mxfp4;
-pub mod nvfp4;
+pub mod number;
 pub mod packing;
 mod quantize;
 
+#[allow(unused_imports, reason = "kernels take it up one by one")]
+pub(crate) use kv::kv_formats;
 pub use kv::{KV_FORMATS, KvFormat, kv_format};
 pub use matrix::{MatrixError, PLAUSIBLE_MAX_ABS, PackedMatrix, Parts};
 pub use tessera_tile_ir::format::{
     Element, Format, ScaleTile, ScaleType, TensorScaleKind, Tol, WHOLE,
 };
 
-/// Every weight format.
-pub static FORMATS: &[&Format] = &[
-    &f32::FORMAT,
-    &bf16::FORMAT,
-    &f16::FORMAT,
-    &fp8_tensor::FORMAT,
-    &fp8_128x128::FORMAT,
-    &fp8_1x128::FORMAT,
-    &fp8_channel::FORMAT,
-    &e5m2_tensor::FORMAT,
-    &int4_g32::FORMAT,
-    &int4_g128::FORMAT,
-    &int4_g32_zp::FORMAT,
-    &int4_g128_zp::FORMAT,
-    &nvfp4::FORMAT,
-    &mxfp4::FORMAT,
-];
+rows::weight_rows! { ($)
+    f32::F32,
+    bf16::Bf16,
+    f16::F16,
+    fp8_tensor::Fp8Tensor,
+    fp8_128x128::Fp8Tile128,
+    fp8_1x128::Fp8Row128,
+    fp8_channel::Fp8Channel,
+    e5m2_tensor::E5m2Tensor,
+    int4_g32::Int4G32,
+    int4_g128::Int4G128,
+    int4_g32_zp::Int4G32Zp,
+    int4_g128_zp::Int4G128Zp,
+    nvfp4::Nvfp4,
+    mxfp4::Mxfp4,
+    mxfp6_e3m2::Mxfp6E3M2,
+}
 
 /// The weight format of that name.
 pub fn format(name: &str) -> Option<&'static Format> {
@@ -66,5 +60,24 @@ pub fn check_shape(format: &Format, rows: usize, cols: usize) -> Result<(), Matr
             Err(MatrixError::Group { format: format.name, cols, group: tile.cols })
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_types_is_the_list_of_formats() {
+        let mut listed: Vec<&Format> = Vec::new();
+        weight_formats! { |W| {
+            let (weight, activation) = (
+                <W as tessera_kernel_dsl::Packed>::FORMAT,
+                <<W as tessera_kernel_dsl::Packed>::Activation as tessera_kernel_dsl::Packed>::FORMAT,
+            );
+            assert_eq!(weight.activation(), activation, "{}", weight.name);
+            listed.push(weight);
+        } }
+        assert_eq!(listed, FORMATS);
     }
 }

@@ -2,21 +2,18 @@
 //!
 //! The scale is `2^(floor(log2 amax) - 2)`, so the largest elements of a group may saturate.
 
-use super::{Element, Format, ScaleTile, ScaleType, Tol};
+use super::activation::A16G32;
+use super::number::E2M1;
+use tessera_kernel_dsl::block_format;
 
-/// `mxfp4`.
-pub const FORMAT: Format = Format {
-    name: "mxfp4",
-    element: Element::F4E2M1,
-    scale_tile: Some(ScaleTile {
-        scale: ScaleType::Ue8m0,
-        rows: 1,
-        cols: 32,
-        ragged: false,
-        divisor: 4.0,
-        precision: ScaleType::Ue8m0,
-    }),
-    zero_point: false,
-    tensor_scale: false,
-    tol: Tol { element: 0.25, tensor: 0.121 },
-};
+block_format! {
+    /// `mxfp4`.
+    pub Mxfp4 = "mxfp4" {
+        element = E2M1,
+        scale = Ue8m0 per (1, 32), ragged = false,
+        divisor = 4.0, precision = Ue8m0,
+        zero_point = false, tensor_scale = false,
+        tol = (0.25, 0.121),
+        activation = A16G32,
+    }
+}

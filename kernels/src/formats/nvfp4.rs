@@ -3,21 +3,18 @@
 //! The f32 scale multiplies, as modelopt's `weight_scale_2` does. compressed-tensors stores the
 //! divisor (`weight_global_scale`) instead: see [`super::TensorScaleKind`].
 
-use super::{Element, Format, ScaleTile, ScaleType, Tol};
+use super::activation::A16G16;
+use super::number::E2M1;
+use tessera_kernel_dsl::block_format;
 
-/// `nvfp4`.
-pub const FORMAT: Format = Format {
-    name: "nvfp4",
-    element: Element::F4E2M1,
-    scale_tile: Some(ScaleTile {
-        scale: ScaleType::E4M3,
-        rows: 1,
-        cols: 16,
-        ragged: false,
-        divisor: 6.0,
-        precision: ScaleType::E4M3,
-    }),
-    zero_point: false,
-    tensor_scale: true,
-    tol: Tol { element: 0.18, tensor: 0.1 },
-};
+block_format! {
+    /// `nvfp4`.
+    pub Nvfp4 = "nvfp4" {
+        element = E2M1,
+        scale = E4M3 per (1, 16), ragged = false,
+        divisor = 6.0, precision = E4M3,
+        zero_point = false, tensor_scale = true,
+        tol = (0.18, 0.1),
+        activation = A16G16,
+    }
+}

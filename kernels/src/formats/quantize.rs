@@ -6,6 +6,7 @@
 use super::{Element, Format, MatrixError, PackedMatrix, ScaleTile, WHOLE};
 use bytes::Bytes;
 use rayon::prelude::*;
+use tessera_tile_ir::format::write_code;
 
 /// Rows quantized by one task where scales do not span rows.
 const BLOCK_ROWS: usize = 16;
@@ -57,7 +58,7 @@ struct TileParts {
 struct Step {
     /// Tile scale times tensor scale.
     scale: f32,
-    /// Zero point, -8..=7; 0 where there is none.
+    /// Zero point, a value of the element; 0 where there is none.
     zero: f32,
 }
 
@@ -212,6 +213,7 @@ impl Job {
 
     /// Picks and stores scale and zero point of a tile with values in `min..=max` (0 included).
     fn pick(&self, tile: &ScaleTile, min: f32, max: f32, parts: &mut TileParts) -> Step {
+        let element = self.format.element;
         let extent = if self.format.zero_point { max - min } else { max.max(-min) };
         let exact = extent / tile.divisor / self.tensor_scale;
         let scale = tile.precision.decode(tile.precision.encode(exact));
@@ -219,9 +221,10 @@ impl Job {
         let mut step = Step { scale: scale * self.tensor_scale, zero: 0.0 };
         if self.format.zero_point {
             if exact > 0.0 {
-                step.zero = (-8.0 - min / exact).clamp(-8.0, 7.0).round_ties_even();
+                let (low, high) = (element.min(), element.max());
+                step.zero = (low - min / exact).clamp(low, high).round_ties_even();
             }
-            parts.zero_points.push(byte(Element::I4.encode(step.zero)));
+            parts.zero_points.push(byte(element.encode(step.zero)));
         }
         step
     }
@@ -244,6 +247,11 @@ fn encode_run(element: Element, step: Step, values: &[f32], codes: &mut [u8]) {
         8 => {
             for (value, byte_out) in values.iter().zip(codes) {
                 *byte_out = byte(code(*value));
+            }
+        }
+        bits if !bits.is_multiple_of(8) => {
+            for (idx, value) in values.iter().enumerate() {
+                write_code(codes, bits, idx, code(*value));
             }
         }
         bits => {

@@ -1,10 +1,42 @@
 //! Number formats against tables made outside this repository's code, by
 //! `tests/fixtures/formats/make.py`.
 
+mod bits;
 mod elements;
 mod packing;
 mod quantizer;
 mod tolerance;
+
+use tessera_kernels::formats::{Element, FORMATS, Format, KV_FORMATS};
+
+/// Every weight format and, after them, the formats that activations take to meet them.
+fn all_formats() -> Vec<&'static Format> {
+    let mut all = FORMATS.to_vec();
+    for format in FORMATS.iter().map(|format| format.activation()) {
+        if !all.contains(&format) {
+            all.push(format);
+        }
+    }
+    all
+}
+
+/// Every element that a format of weights, activations or the cache stores.
+fn all_elements() -> Vec<Element> {
+    let mut all = Vec::new();
+    let weights = all_formats().into_iter().map(|format| format.element);
+    for element in weights.chain(KV_FORMATS.iter().map(|format| format.element)) {
+        if !all.contains(&element) {
+            all.push(element);
+        }
+    }
+    all
+}
+
+/// The small floats among them: whole tables of their codecs are fixtures.
+fn small_floats() -> impl Iterator<Item = Element> {
+    let float = |element: &Element| element.bits() <= 8 && element.int_bias().is_none();
+    all_elements().into_iter().filter(float)
+}
 
 /// A fixture file.
 fn fixture(name: &str) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! The tolerance of each format: what a standard normal weight loses, no more and not much less.
 
-use tessera_kernels::formats::{FORMATS, Format, PackedMatrix};
+use crate::all_formats;
+use tessera_kernels::formats::{Format, PackedMatrix};
 
 const ROWS: usize = 512;
 const COLS: usize = 1024;
@@ -54,7 +55,7 @@ fn measure(format: &'static Format, values: &[f32]) -> (f64, f64) {
 fn normal_weights_stay_within_tolerance_and_use_most_of_it() {
     let values = normal(7);
     let mut wrong = Vec::new();
-    for format in FORMATS {
+    for format in all_formats() {
         let (element, tensor) = measure(format, &values);
         println!("{:14} element {element:.5} tensor {tensor:.5}", format.name);
         let (tol_element, tol_tensor) = (format.tol.element.into(), format.tol.tensor.into());

@@ -30,7 +30,7 @@ pub enum CheckpointError {
     #[error("{} problems:\n  {}", problems.len(), problems.join("\n  "))]
     Problems { problems: Vec<String> },
     #[error("unknown weight policy {name:?}; there are {supported:?}")]
-    Policy { name: String, supported: &'static [&'static str] },
+    Policy { name: String, supported: Vec<&'static str> },
     #[error("{parameter} cannot be held")]
     Matrix { parameter: String, source: MatrixError },
     #[error("{} exists; name a directory that does not", path.display())]

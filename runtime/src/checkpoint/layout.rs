@@ -1,18 +1,22 @@
-//! Layouts of matrices in files that others load: names, dtypes, shapes and bytes.
+//! Layouts of matrices in files: names, dtypes, shapes and bytes. Formats that other loaders read
+//! have theirs; every other format has ours, which follows from its declaration.
 //!
 //! ```text
 //! bf16 f16 f32   weight
 //! fp8-128x128    weight e4m3, weight_scale_inv f32 [ceil(N/128), ceil(K/128)]
 //! int4-g32/g128  weight_packed i32 [N, K/8], weight_scale bf16 [N, K/g], weight_shape i64 [2]
 //! nvfp4          weight u8 [N, K/2], weight_scale e4m3 [N, K/16], weight_scale_2 f32 []
+//! others         weight u8 [N, row bytes], weight_scale [tiles down, tiles across] in its own type;
+//!                if the format has them: weight_zero_point u8 of that shape, weight_scale_2 f32 []
 //! ```
+//! Ours is marked by the quantization method `tessera` and the name of the format.
 
 use super::Role;
 use bytes::Bytes;
 use safetensors::Dtype;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use tessera_kernels::formats::{Format, PackedMatrix};
+use tessera_kernels::formats::{Format, PackedMatrix, ScaleType};
 
 /// A tensor to write.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,16 +37,15 @@ impl OutTensor {
     }
 }
 
-/// Formats that checkpoints of others have a layout for.
-pub(crate) const WRITABLE: &[&str] =
-    &["bf16", "f16", "f32", "fp8-128x128", "int4-g32", "int4-g128", "nvfp4"];
+/// Quantization method of our own layout.
+pub(crate) const OWN_METHOD: &str = "tessera";
 
 /// Whether the format needs a quantization config.
 pub(crate) fn is_quantized(format: &Format) -> bool {
     format.scale_tile.is_some()
 }
 
-/// The tensors of a `[rows, cols]` matrix; `format` is one of [`WRITABLE`].
+/// The tensors of a `[rows, cols]` matrix.
 pub(crate) fn tensors(module: &str, format: &Format, [rows, cols]: [usize; 2]) -> Vec<OutTensor> {
     let out = |part: &str, dtype, shape: &[usize]| {
         OutTensor::new(format!("{module}.{part}"), dtype, shape.to_vec())
@@ -64,24 +67,64 @@ pub(crate) fn tensors(module: &str, format: &Format, [rows, cols]: [usize; 2]) -
             out("weight_scale", Dtype::F8_E4M3, &[rows, cols / 16]),
             out("weight_scale_2", Dtype::F32, &[]),
         ],
-        _ => vec![out("weight", Dtype::BF16, &[rows, cols])],
+        "bf16" => vec![out("weight", Dtype::BF16, &[rows, cols])],
+        _ => own_tensors(module, format, [rows, cols]),
+    }
+}
+
+/// The tensors of a matrix in our own layout: codes, scales, zero points, tensor scale.
+pub(crate) fn own_tensors(
+    module: &str,
+    format: &Format,
+    [rows, cols]: [usize; 2],
+) -> Vec<OutTensor> {
+    let mut all = Vec::new();
+    let mut push = |part: &str, dtype, shape: &[usize]| {
+        all.push(OutTensor::new(format!("{module}.{part}"), dtype, shape.to_vec()));
+    };
+    push("weight", Dtype::U8, &[rows, format.row_bytes(cols)]);
+    if let Some(tile) = format.scale_tile {
+        let (down, across) = tile.grid(rows, cols);
+        push("weight_scale", scale_dtype(tile.scale), &[down, across]);
+        if format.zero_point {
+            push("weight_zero_point", Dtype::U8, &[down, across]);
+        }
+        if format.tensor_scale {
+            push("weight_scale_2", Dtype::F32, &[]);
+        }
+    }
+    all
+}
+
+const fn scale_dtype(scale: ScaleType) -> Dtype {
+    match scale {
+        ScaleType::F32 => Dtype::F32,
+        ScaleType::Bf16 => Dtype::BF16,
+        ScaleType::F16 => Dtype::F16,
+        ScaleType::E4M3 => Dtype::F8_E4M3,
+        ScaleType::Ue8m0 => Dtype::F8_E8M0,
     }
 }
 
 /// The bytes of [`tensors`], in the same order.
 pub(crate) fn data(matrix: &PackedMatrix) -> Vec<Bytes> {
     let (codes, scales) = (matrix.codes.clone(), matrix.scales.clone());
-    match matrix.format.name {
-        "fp8-128x128" => vec![codes, scales],
-        "int4-g32" | "int4-g128" => {
-            let shape = [matrix.rows as u64, matrix.cols as u64];
-            vec![codes, scales, shape.iter().flat_map(|n| n.to_le_bytes()).collect()]
-        }
-        "nvfp4" => {
-            vec![codes, scales, Bytes::copy_from_slice(&matrix.tensor_scale.to_le_bytes())]
-        }
-        _ => vec![codes],
+    let format = matrix.format;
+    let mut all = vec![codes];
+    if format.scale_tile.is_some() {
+        all.push(scales);
     }
+    if format.zero_point {
+        all.push(matrix.zero_points.clone());
+    }
+    if format.tensor_scale {
+        all.push(Bytes::copy_from_slice(&matrix.tensor_scale.to_le_bytes()));
+    }
+    if matches!(format.name, "int4-g32" | "int4-g128") {
+        let shape = [matrix.rows as u64, matrix.cols as u64];
+        all.push(shape.iter().flat_map(|n| n.to_le_bytes()).collect());
+    }
+    all
 }
 
 /// The `quantization_config` of a checkpoint whose `quantized` roles, and no others, are in
@@ -118,7 +161,7 @@ pub(crate) fn quantization_config(format: &Format, quantized: &BTreeSet<Role>) -
                 "weights": {"dynamic": false, "num_bits": 4, "type": "float", "group_size": 16},
             }},
         }),
-        _ => json!({
+        "int4-g32" | "int4-g128" => json!({
             "quant_method": "compressed-tensors",
             "format": "pack-quantized",
             "quantization_status": "compressed",
@@ -136,5 +179,6 @@ pub(crate) fn quantization_config(format: &Format, quantized: &BTreeSet<Role>) -
                 },
             }},
         }),
+        _ => json!({"quant_method": OWN_METHOD, "format": format.name, "ignore": globs}),
     }
 }

@@ -29,7 +29,7 @@ pub use calibration::read_kv_scales;
 pub use error::CheckpointError;
 pub use ignore::{Pattern, PatternStyle};
 pub use inspect::{Inspection, KvUse, Part, inspect};
-pub use policy::{POLICY_NAMES, ROLES, Role, WeightPolicy};
+pub use policy::{ROLES, Role, WeightPolicy, policy_names};
 pub use quant::{QuantError, SUPPORTED_METHODS, check_group_fit};
 pub use shard::ShardError;
 pub use write::{Output, quantize_to};

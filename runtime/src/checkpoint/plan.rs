@@ -5,6 +5,7 @@
 
 use super::ignore::nearest;
 use super::kv_scales;
+use super::layout::own_tensors;
 use super::params::{Param, params};
 use super::quant::{QuantConfig, Scheme, check_group_fit};
 use super::store::{Store, Tensor};
@@ -12,6 +13,7 @@ use super::{CheckpointError, Role};
 use crate::model::ModelSpec;
 use safetensors::Dtype;
 use std::collections::{BTreeMap, HashSet};
+use tessera_kernels::formats::{Format, check_shape};
 
 /// Dtypes of weights that stand for themselves.
 const PLAIN: &[Dtype] = &[Dtype::BF16, Dtype::F16, Dtype::F32];
@@ -206,8 +208,31 @@ impl<'a> Planner<'a> {
             Scheme::Nvfp4Modelopt | Scheme::Nvfp4Compressed => {
                 self.nvfp4(&mut source, &full, [rows, cols]);
             }
+            Scheme::Own(format) => self.own(&mut source, &full, format, [rows, cols]),
         }
         (self.problems.len() == before).then_some(source)
+    }
+
+    fn own(
+        &mut self,
+        source: &mut MatrixSource,
+        full: &str,
+        format: &Format,
+        [rows, cols]: [usize; 2],
+    ) {
+        if let Err(why) = check_shape(format, rows, cols) {
+            self.problems.push(format!("{full}: {why}"));
+            return;
+        }
+        for tensor in own_tensors(full, format, [rows, cols]) {
+            self.expect(&tensor.name, &[tensor.dtype], &tensor.shape);
+        }
+        let of = |part: &str| format!("{full}.{part}");
+        source.scale = format.scale_tile.map(|_| of("weight_scale"));
+        source.zero_point = format.zero_point.then(|| of("weight_zero_point"));
+        if format.tensor_scale {
+            source.tensor_scale = self.scalar(&of("weight_scale_2")).unwrap_or(1.0);
+        }
     }
 
     fn int4(&mut self, source: &mut MatrixSource, full: &str, shape: [usize; 2], group_size: i64) {

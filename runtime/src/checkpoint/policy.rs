@@ -1,7 +1,7 @@
 //! Which weights a pool keeps in which format.
 
 use super::CheckpointError;
-use tessera_kernels::formats::{Format, format};
+use tessera_kernels::formats::{FORMATS, Format, format};
 
 /// The part a matrix plays in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,29 +31,37 @@ pub const ROLES: &[Role] =
 /// A preset: its name, the format it asks for, and of which roles.
 type Preset = (&'static str, &'static str, &'static [Role]);
 
+/// Roles that a format with scales is asked for by its own name.
+const EXPERTS_AND_DENSE: &[Role] = &[DenseMlp, SharedExpert, RoutedExpert];
+
 const PRESETS: &[Preset] = &[
-    ("bf16", "bf16", ROLES),
     ("fp8", "fp8-128x128", &[Attention, DenseMlp, SharedExpert, RoutedExpert]),
     ("int4", "int4-g32", &[RoutedExpert]),
     ("int4-g32", "int4-g32", &[RoutedExpert]),
     ("int4-g128", "int4-g128", &[RoutedExpert]),
-    ("nvfp4", "nvfp4", &[DenseMlp, SharedExpert, RoutedExpert]),
-    ("mxfp4", "mxfp4", &[DenseMlp, SharedExpert, RoutedExpert]),
 ];
 
-/// Names of the policies there are.
-pub const POLICY_NAMES: &[&str] =
-    &["checkpoint", "bf16", "fp8", "int4", "int4-g32", "int4-g128", "nvfp4", "mxfp4"];
+/// Names of the policies there are: `checkpoint`, presets, and every format.
+pub fn policy_names() -> Vec<&'static str> {
+    let mut names = vec!["checkpoint"];
+    let presets = PRESETS.iter().map(|(name, ..)| *name);
+    for name in presets.chain(FORMATS.iter().map(|format| format.name)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
 
 /// One weight format and the roles that are kept in it; every other role stays as stored.
 ///
 /// | name | format | roles |
 /// |---|---|---|
 /// | `checkpoint` | as stored | |
-/// | `bf16` | `bf16` | all |
 /// | `fp8` | `fp8-128x128` | attention, dense, shared, routed |
 /// | `int4`, `int4-g32`, `int4-g128` | `int4-g32`, `int4-g128` | routed |
-/// | `nvfp4`, `mxfp4` | `nvfp4`, `mxfp4` | dense, shared, routed |
+/// | `bf16` or another format without scales | that | all |
+/// | `nvfp4` or another format with scales | that | dense, shared, routed |
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightPolicy {
     /// Name on the command line, such as `int4`.
@@ -76,10 +84,18 @@ impl WeightPolicy {
         if name == "checkpoint" {
             return Ok(Self::checkpoint());
         }
-        let unknown = || CheckpointError::Policy { name: name.to_owned(), supported: POLICY_NAMES };
-        let &(name, wanted, roles) =
-            PRESETS.iter().find(|(preset, ..)| *preset == name).ok_or_else(unknown)?;
-        let wanted = format(wanted).ok_or_else(unknown)?;
+        let preset = PRESETS.iter().find(|(preset, ..)| *preset == name);
+        let found = match preset {
+            Some(&(name, wanted, roles)) => format(wanted).map(|format| (name, format, roles)),
+            None => format(name).map(|format| {
+                let roles = if format.scale_tile.is_some() { EXPERTS_AND_DENSE } else { ROLES };
+                (format.name, format, roles)
+            }),
+        };
+        let (name, wanted, roles) = found.ok_or_else(|| CheckpointError::Policy {
+            name: name.to_owned(),
+            supported: policy_names(),
+        })?;
         Ok(Self { name, formats: roles.iter().map(|&role| (role, wanted)).collect() })
     }
 
@@ -95,9 +111,15 @@ mod tests {
 
     #[test]
     fn every_name_is_a_policy() {
-        for name in POLICY_NAMES {
-            assert_eq!(WeightPolicy::preset(name).unwrap().name, *name);
+        for name in policy_names() {
+            assert_eq!(WeightPolicy::preset(name).unwrap().name, name);
         }
+        for format in FORMATS {
+            let policy = WeightPolicy::preset(format.name).unwrap();
+            assert_eq!(policy.format(RoutedExpert), Some(*format));
+        }
+        let bf16 = WeightPolicy::preset("bf16").unwrap();
+        assert_eq!(bf16.formats.len(), ROLES.len());
         assert!(WeightPolicy::preset("int3").is_err());
         let int4 = WeightPolicy::preset("int4").unwrap();
         assert_eq!(int4.format(RoutedExpert).unwrap().name, "int4-g32");

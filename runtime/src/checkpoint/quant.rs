@@ -5,13 +5,16 @@
 //! `text_config.quantization_config`.
 
 use super::ignore::{Pattern, PatternStyle};
+use super::layout::OWN_METHOD;
 use serde_json::Value;
+use tessera_kernels::formats::{FORMATS, Format, format};
 
 /// Methods that are read, as `quant_method` with what selects among their variants.
 pub const SUPPORTED_METHODS: &[&str] = &[
     "fp8 (e4m3, weight_block_size [128, 128])",
     "compressed-tensors (4-bit int in groups of 32, 128 or -1; 8-bit float per channel; nvfp4)",
     "modelopt (NVFP4)",
+    "tessera (any of our formats)",
 ];
 
 /// Why a quantization config is not followed.
@@ -54,6 +57,8 @@ pub(crate) enum Scheme {
     Nvfp4Modelopt,
     /// `weight_packed` u8, `weight_scale`, `weight_global_scale` (the inverse).
     Nvfp4Compressed,
+    /// Our own layout of a format: `weight` u8 and what else the format has.
+    Own(&'static Format),
 }
 
 impl Scheme {
@@ -67,6 +72,7 @@ impl Scheme {
             Self::Int4 { group_size, symmetric: true } => format!("int4-g{group_size}"),
             Self::Int4 { group_size, symmetric: false } => format!("int4-g{group_size}-zp"),
             Self::Nvfp4Modelopt | Self::Nvfp4Compressed => "nvfp4".into(),
+            Self::Own(format) => format.name.into(),
         }
     }
 }
@@ -142,6 +148,7 @@ impl QuantConfig {
             "fp8" => read_fp8(json),
             "compressed-tensors" => read_compressed(json),
             "modelopt" | "modelopt_fp4" => read_modelopt(json),
+            OWN_METHOD => read_own(json),
             _ => Err(unsupported(
                 "quant_method",
                 json.get("quant_method"),
@@ -204,6 +211,21 @@ fn read_modelopt(json: &Value) -> Result<QuantConfig, QuantError> {
         groups: vec![Group { targets: None, scheme: Scheme::Nvfp4Modelopt }],
         ignore: patterns(json, &["ignore", "exclude_modules"], PatternStyle::Glob)?,
         kv_cache: kv.iter().any(|key| json.get(key).is_some_and(|v| !v.is_null())),
+        warnings: Vec::new(),
+    })
+}
+
+fn read_own(json: &Value) -> Result<QuantConfig, QuantError> {
+    let name = json.get("format");
+    let found = name.and_then(Value::as_str).and_then(format);
+    let scheme = found.map(Scheme::Own).ok_or_else(|| {
+        let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
+        unsupported("format", name, &names.join(", "))
+    })?;
+    Ok(QuantConfig {
+        groups: vec![Group { targets: None, scheme }],
+        ignore: patterns(json, &["ignore"], PatternStyle::Glob)?,
+        kv_cache: false,
         warnings: Vec::new(),
     })
 }

@@ -24,6 +24,7 @@ pub(crate) fn stored_format(store: &Store, source: &MatrixSource) -> &'static Fo
         Scheme::Int4 { symmetric: true, .. } => "int4-g32",
         Scheme::Int4 { symmetric: false, .. } => "int4-g32-zp",
         Scheme::Nvfp4Modelopt | Scheme::Nvfp4Compressed => "nvfp4",
+        Scheme::Own(format) => return format,
     };
     format(name).expect("every stored format has a row in FORMATS")
 }
@@ -64,6 +65,7 @@ pub(crate) fn read_matrix(
             let channel = *group_size == -1;
             if channel { repeat(&unpacked, 1, cols / 32) } else { unpacked.into() }
         }
+        (Some(name), Scheme::Own(_)) => planned(store, name).bytes(),
         _ => Bytes::new(),
     };
     let tensor_scale = format.tensor_scale.then_some(source.tensor_scale);

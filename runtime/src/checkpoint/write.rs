@@ -1,6 +1,6 @@
-//! Writes a quantized checkpoint for others to load: sharded, indexed, all or nothing.
+//! Writes a quantized checkpoint, for others to load where they know the format: sharded, indexed, all or nothing.
 
-use super::layout::{self, OutTensor, WRITABLE};
+use super::layout::{self, OutTensor};
 use super::load::{check_policy, convert, matrix_bytes, source_bytes, target_format};
 use super::params::{Param, layer_name};
 use super::read::{planned, stored_format};
@@ -50,8 +50,8 @@ struct Unit {
 /// multi-token-prediction layers. What is on disk under the final name is always complete.
 ///
 /// # Errors
-/// [`CheckpointError::OutExists`]; [`CheckpointError::NotWritable`] for formats that no other
-/// loader has a layout for, or a mix of two; those of [`Checkpoint::load`]; I/O.
+/// [`CheckpointError::OutExists`]; [`CheckpointError::NotWritable`] for a mix of two
+/// formats; those of [`Checkpoint::load`]; I/O.
 pub fn quantize_to(
     checkpoint: &Checkpoint,
     policy: &WeightPolicy,
@@ -128,9 +128,6 @@ fn quantized_roles(
         let Param::Matrix { module, role, .. } = param else { continue };
         let source = &checkpoint.plan.matrices[module];
         let format = target_format(&checkpoint.store, source, policy, *role);
-        if !WRITABLE.contains(&format.name) {
-            return refuse(format!("{module} is in {}, writable are {WRITABLE:?}", format.name));
-        }
         if layout::is_quantized(format) {
             formats.insert(format.name, format);
             quantized.insert(*role);

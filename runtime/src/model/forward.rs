@@ -3,6 +3,7 @@
 //! A step is a list of launches. This file holds what a pool keeps on its device and the order of
 //! a step; `layers.rs` says which launches a decoder layer is, `workspace.rs` which buffers they use.
 
+use super::host::{StepAnswers, StepInputs};
 use super::layers::{Attention, LayerIds, Place};
 use super::workspace::{Workspace, WorkspaceLimits};
 use super::{ModelSpec, ModelWeights};
@@ -84,6 +85,26 @@ pub struct Forward<D: Device> {
     cache: CacheId,
     cache_spec: CacheSpec,
     work: Workspace,
+    inputs: StepInputs,
+    answers: StepAnswers,
+    plan: Plan,
+    /// Rows of the last sample launch, emptied: memory for the next one.
+    sample_rows: Vec<SampleRow>,
+}
+
+/// The launches from token ids to the last norm, which are the same for all steps of one shape.
+#[derive(Debug, Default)]
+struct Plan {
+    shape: Option<StepShape>,
+    launches: Vec<Launch>,
+}
+
+/// What the launches of a step depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct StepShape {
+    tokens: usize,
+    seqs: usize,
+    attention: Attention,
 }
 
 impl<D: Device> Forward<D> {
@@ -99,6 +120,7 @@ impl<D: Device> Forward<D> {
         limits: (Attention, StepLimits),
     ) -> Result<Self, DeviceError> {
         let (attention, limits) = limits;
+        let (inputs, answers) = (StepInputs::new(&limits), StepAnswers::new(&limits));
         let cache = device.alloc_cache(cache_spec)?;
         let num_layers = cache_spec.num_layers;
         let page_elements = num_layers * cache_spec.page_size * cache_spec.entry;
@@ -125,6 +147,10 @@ impl<D: Device> Forward<D> {
             cache,
             cache_spec,
             work,
+            inputs,
+            answers,
+            plan: Plan::default(),
+            sample_rows: Vec::with_capacity(limits.step.seqs),
         })
     }
 
@@ -155,36 +181,24 @@ impl<D: Device> Forward<D> {
 
     /// Runs one step: check tags, write the new tokens' cache entries, sample.
     ///
+    /// Steps of one shape allocate nothing but what they return.
+    ///
     /// # Errors
     /// [`DeviceError`] of the device; a sequence's own trouble is in its [`SeqOutput`].
     pub fn step<T: PageTracker>(
         &mut self,
         seqs: &[SeqInput<'_, T>],
     ) -> Result<Vec<SeqOutput>, DeviceError> {
-        let sampling: Vec<usize> = (0..seqs.len()).filter(|&s| seqs[s].sample.is_some()).collect();
-        let last_rows = last_rows(seqs, &sampling);
-        let num_tokens = self.work.write_step(&mut self.device, seqs, self.cache_spec.page_size)?;
+        self.begin(seqs)?;
         tracking! {
             if T::KEEPS_TAGS {
-                self.device.perform(&Launch::PageTagCheck(self.tag_check(seqs.len(), num_tokens)))?;
+                self.device.perform(&Launch::PageTagCheck(self.tag_check(seqs.len())))?;
             }
         }
-        self.run_layers(num_tokens, seqs.len())?;
-        if !sampling.is_empty() {
-            self.project(num_tokens, &last_rows)?;
-            let rows = sampling.iter().filter_map(|&s| seqs[s].sample.clone()).collect();
-            self.device.perform(&Launch::Sample(self.sample(rows)))?;
-        }
-        let mut outputs = self.outputs(seqs)?;
-        tracking! {
-            if T::KEEPS_TAGS {
-                self.read_mismatches(&mut outputs)?;
-            }
-        }
-        for (sampled, &s) in self.read_samples(seqs, &sampling)?.into_iter().zip(&sampling) {
-            outputs[s].sampled = Some(sampled);
-        }
-        Ok(outputs)
+        self.run_layers(seqs.len())?;
+        let max_top = self.sample(seqs)?;
+        self.answers.read::<D, T>(&self.device, &self.work, (&self.inputs, max_top))?;
+        Ok(self.answers.outputs(seqs))
     }
 
     /// Logits of every new token of one sequence, `[tokens, vocab_size]`: for checks, not serving.
@@ -192,17 +206,23 @@ impl<D: Device> Forward<D> {
     /// # Errors
     /// [`DeviceError`] of the device, among others if `logit_rows` is under the number of tokens.
     pub fn logits(&mut self, seq: &SeqInput<'_, NoopTracker>) -> Result<Vec<f32>, DeviceError> {
-        let seqs = std::slice::from_ref(seq);
-        let num_tokens = self.work.write_step(&mut self.device, seqs, self.cache_spec.page_size)?;
-        self.run_layers(num_tokens, 1)?;
-        let rows: Vec<i32> = (0..seq.tokens.len()).map(row_index).collect();
-        self.project(num_tokens, &rows)?;
-        let mut logits = vec![0.0; rows.len() * self.spec.vocab_size];
+        self.begin(std::slice::from_ref(seq))?;
+        self.run_layers(1)?;
+        self.inputs.last_rows.clear();
+        self.inputs.last_rows.extend((0..seq.tokens.len()).map(row_index));
+        self.project()?;
+        let mut logits = vec![0.0; seq.tokens.len() * self.spec.vocab_size];
         self.device.read_f32(self.work.logits, &mut logits)?;
         Ok(logits)
     }
 
-    fn tag_check(&self, num_seqs: usize, num_tokens: usize) -> PageTagCheck {
+    /// Puts a step's inputs on the device.
+    fn begin<T: PageTracker>(&mut self, seqs: &[SeqInput<'_, T>]) -> Result<(), DeviceError> {
+        self.inputs.fill(seqs, self.cache_spec.page_size);
+        self.work.write_step::<D, T>(&mut self.device, &self.inputs)
+    }
+
+    fn tag_check(&self, num_seqs: usize) -> PageTagCheck {
         PageTagCheck {
             cache: self.cache,
             block_table: self.work.block_table,
@@ -212,53 +232,70 @@ impl<D: Device> Forward<D> {
             max_pages_per_seq: self.work.limits.pages_per_seq,
             mismatch: self.work.mismatch,
             cu_seqlens_q: self.work.cu_seqlens_q,
-            num_tokens,
+            num_tokens: self.inputs.num_tokens(),
             slot_mapping: self.work.slot_mapping,
         }
     }
 
-    fn run_layers(&mut self, num_tokens: usize, num_seqs: usize) -> Result<(), DeviceError> {
-        let views = self.work.views(&self.spec, num_tokens, num_seqs);
-        self.device.perform(&Launch::Embedding(Embedding {
+    fn run_layers(&mut self, num_seqs: usize) -> Result<(), DeviceError> {
+        let tokens = self.inputs.num_tokens();
+        let shape = StepShape { tokens, seqs: num_seqs, attention: self.attention };
+        if self.plan.shape != Some(shape) {
+            self.make_plan(shape);
+        }
+        self.plan.launches.iter().try_for_each(|launch| self.device.perform(launch))
+    }
+
+    /// Lists the launches of steps of `shape`, in the memory of the list before.
+    fn make_plan(&mut self, shape: StepShape) {
+        let views = self.work.views(&self.spec, shape.tokens, shape.seqs);
+        let Plan { shape: planned, launches } = &mut self.plan;
+        launches.clear();
+        launches.push(Launch::Embedding(Embedding {
             ids: self.work.ids,
             table: self.embed_tokens,
             out: views.hidden,
-        }))?;
+        }));
         for (layer, weights) in self.layers.iter().enumerate() {
-            let place = Place { cache: self.cache, layer, attention: self.attention };
-            for launch in weights.launches(&self.spec, &views, place) {
-                self.device.perform(&launch)?;
-            }
+            let place = Place { cache: self.cache, layer, attention: shape.attention };
+            weights.push(&self.spec, &views, place, launches);
         }
-        self.device.perform(&Launch::RmsNorm(RmsNorm {
+        launches.push(Launch::RmsNorm(RmsNorm {
             x: views.delta,
             residual: Some(views.hidden),
             weight: self.norm,
             eps: self.spec.rms_norm_eps,
             out: views.normed,
-        }))
+        }));
+        *planned = Some(shape);
     }
 
-    /// Vocabulary logits of the given rows of the final hidden state.
-    fn project(&mut self, num_tokens: usize, rows: &[i32]) -> Result<(), DeviceError> {
+    /// Vocabulary logits of the rows `inputs.last_rows` of the final hidden state.
+    fn project(&mut self) -> Result<(), DeviceError> {
         let (hidden, vocab) = (self.spec.hidden_size, self.spec.vocab_size);
+        let rows = &self.inputs.last_rows;
         let picked = RowView::contiguous(self.work.picked, rows.len(), hidden);
+        let logits = RowView::contiguous(self.work.logits, rows.len(), vocab);
         self.device.write_i32(self.work.picked_rows, rows)?;
         self.device.perform(&Launch::GatherRows(GatherRows {
-            x: RowView::contiguous(self.work.normed, num_tokens, hidden),
+            x: RowView::contiguous(self.work.normed, self.inputs.num_tokens(), hidden),
             rows: self.work.picked_rows,
             out: picked,
         }))?;
-        self.device.perform(&Launch::Linear(Linear {
-            x: picked,
-            weight: self.lm_head,
-            out: RowView::contiguous(self.work.logits, rows.len(), vocab),
-        }))
+        let lm_head = Linear { x: picked, weight: self.lm_head, out: logits };
+        self.device.perform(&Launch::Linear(lm_head))
     }
 
-    fn sample(&self, rows: Vec<SampleRow>) -> Sample {
+    /// Samples for the sequences that want it; how many likeliest tokens are told of each.
+    fn sample<T: PageTracker>(&mut self, seqs: &[SeqInput<'_, T>]) -> Result<usize, DeviceError> {
+        if self.inputs.sampling.is_empty() {
+            return Ok(0);
+        }
+        self.project()?;
+        let mut rows = std::mem::take(&mut self.sample_rows);
+        rows.extend(seqs.iter().filter_map(|seq| seq.sample.clone()));
         let max_top = rows.iter().filter_map(|row| row.params.top_logprobs).max().unwrap_or(0);
-        Sample {
+        let launch = Launch::Sample(Sample {
             logits: RowView::contiguous(self.work.logits, rows.len(), self.spec.vocab_size),
             rows,
             max_top: max_top as usize,
@@ -266,77 +303,14 @@ impl<D: Device> Forward<D> {
             logprob: self.work.sampled_logprob,
             top_ids: self.work.top_ids,
             top_logprobs: self.work.top_logprobs,
+        });
+        self.device.perform(&launch)?;
+        if let Launch::Sample(Sample { mut rows, .. }) = launch {
+            rows.clear();
+            self.sample_rows = rows;
         }
+        Ok(max_top as usize)
     }
-
-    /// One output a sequence, so far without its sample and the tag check's answer.
-    fn outputs<T: PageTracker>(
-        &self,
-        seqs: &[SeqInput<'_, T>],
-    ) -> Result<Vec<SeqOutput>, DeviceError> {
-        let mut saturated = vec![0; seqs.iter().map(|seq| seq.tokens.len()).sum()];
-        self.device.read_u32(self.work.saturated, &mut saturated)?;
-        let mut rest = saturated.as_slice();
-        let mut outputs = Vec::with_capacity(seqs.len());
-        for seq in seqs {
-            let (own, others) = rest.split_at(seq.tokens.len());
-            rest = others;
-            let saturated = own.iter().map(|&count| u64::from(count)).sum();
-            outputs.push(SeqOutput { bad_page: None, sampled: None, saturated });
-        }
-        Ok(outputs)
-    }
-
-    fn read_mismatches(&self, outputs: &mut [SeqOutput]) -> Result<(), DeviceError> {
-        let mut mismatch = vec![-1; outputs.len()];
-        self.device.read_i32(self.work.mismatch, &mut mismatch)?;
-        for (output, &index) in outputs.iter_mut().zip(&mismatch) {
-            output.bad_page = usize::try_from(index).ok();
-        }
-        Ok(())
-    }
-
-    fn read_samples<T: PageTracker>(
-        &self,
-        seqs: &[SeqInput<'_, T>],
-        sampling: &[usize],
-    ) -> Result<Vec<Sampled>, DeviceError> {
-        let wanted = |s: usize| {
-            seqs[s].sample.as_ref().and_then(|row| row.params.top_logprobs).unwrap_or(0) as usize
-        };
-        let max_top = sampling.iter().map(|&s| wanted(s)).max().unwrap_or(0);
-        let mut tokens = vec![0; sampling.len()];
-        let mut logprobs = vec![0.0; sampling.len()];
-        let mut top_ids = vec![0; sampling.len() * max_top];
-        let mut top_logprobs = vec![0.0; sampling.len() * max_top];
-        self.device.read_i32(self.work.sampled, &mut tokens)?;
-        self.device.read_f32(self.work.sampled_logprob, &mut logprobs)?;
-        self.device.read_i32(self.work.top_ids, &mut top_ids)?;
-        self.device.read_f32(self.work.top_logprobs, &mut top_logprobs)?;
-        let one = |(row, &s): (usize, &usize)| match u32::try_from(tokens[row]) {
-            Err(_) => Sampled::NotFinite,
-            Ok(id) => {
-                let range = row * max_top..row * max_top + wanted(s);
-                let top = top_ids[range.clone()].iter().zip(&top_logprobs[range]);
-                let top =
-                    top.filter_map(|(&id, &lp)| Some((u32::try_from(id).ok()?, lp))).collect();
-                Sampled::Token { id, logprob: logprobs[row], top }
-            }
-        };
-        Ok(sampling.iter().enumerate().map(one).collect())
-    }
-}
-
-/// Row of the last token of each of the sequences `picked`.
-fn last_rows<T: PageTracker>(seqs: &[SeqInput<'_, T>], picked: &[usize]) -> Vec<i32> {
-    let ends: Vec<usize> = seqs
-        .iter()
-        .scan(0, |end, seq| {
-            *end += seq.tokens.len();
-            Some(*end)
-        })
-        .collect();
-    picked.iter().map(|&s| row_index(ends[s] - 1)).collect()
 }
 
 pub(super) fn row_index(row: usize) -> i32 {

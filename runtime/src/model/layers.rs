@@ -92,10 +92,16 @@ impl LayerIds {
         })
     }
 
-    /// The layer's launches, in order: `views.hidden` and `views.delta` in, the same two out.
+    /// Appends the layer's launches, in order: `views.hidden` and `views.delta` in, the same out.
     ///
     /// The residual stream is `hidden + delta`; the first layer's `delta` does not exist yet.
-    pub(super) fn launches(&self, spec: &ModelSpec, views: &Views, place: Place) -> Vec<Launch> {
+    pub(super) fn push(
+        &self,
+        spec: &ModelSpec,
+        views: &Views,
+        place: Place,
+        out: &mut Vec<Launch>,
+    ) {
         let norm = |x, residual, weight| {
             Launch::RmsNorm(RmsNorm {
                 x,
@@ -105,17 +111,15 @@ impl LayerIds {
                 out: views.normed,
             })
         };
-        let mut out = Vec::with_capacity(24);
         out.push(match place.layer {
             0 => norm(views.hidden, None, self.input_layernorm),
             _ => norm(views.delta, Some(views.hidden), self.input_layernorm),
         });
-        self.attention.project(spec, views, &mut out);
-        self.attention.attend(spec, views, place, &mut out);
+        self.attention.project(spec, views, out);
+        self.attention.attend(spec, views, place, out);
         out.push(linear(views.attended, self.attention.o_proj, views.delta));
         out.push(norm(views.delta, Some(views.hidden), self.post_attention_layernorm));
-        self.mlp.push(spec, views, &mut out);
-        out
+        self.mlp.push(spec, views, out);
     }
 }
 

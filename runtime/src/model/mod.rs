@@ -2,6 +2,7 @@
 
 mod config;
 mod forward;
+mod host;
 mod layers;
 mod pages;
 mod spec;

@@ -1,6 +1,7 @@
 //! The buffers of a step, allocated once for the largest step a pool will run.
 
-use super::forward::{SeqInput, StepLimits, row_index};
+use super::forward::StepLimits;
+use super::host::StepInputs;
 use super::{ModelSpec, layers::max_mlp_width};
 use crate::cache::{PageTracker, tracking};
 use crate::device::{Device, DeviceError};
@@ -142,45 +143,25 @@ impl Workspace {
         })
     }
 
-    /// Writes a step's inputs and returns its number of tokens.
+    /// Writes a step's inputs.
     pub(super) fn write_step<D: Device, T: PageTracker>(
         &self,
         device: &mut D,
-        seqs: &[SeqInput<'_, T>],
-        page_size: usize,
-    ) -> Result<usize, DeviceError> {
-        let host = StepInputs::new(seqs, page_size, self.limits.pages_per_seq);
-        device.write_i32(self.ids, &host.ids)?;
-        device.write_i32(self.positions, &host.positions)?;
-        device.write_i64(self.slot_mapping, &host.slots)?;
-        device.write_i32(self.cu_seqlens_q, &host.cu_seqlens_q)?;
-        device.write_i32(self.seq_lens, &host.seq_lens)?;
-        device.write_i32(self.block_table, &host.block_table)?;
+        inputs: &StepInputs,
+    ) -> Result<(), DeviceError> {
+        device.write_i32(self.ids, &inputs.ids)?;
+        device.write_i32(self.positions, &inputs.positions)?;
+        device.write_i64(self.slot_mapping, &inputs.slots)?;
+        device.write_i32(self.cu_seqlens_q, &inputs.cu_seqlens_q)?;
+        device.write_i32(self.seq_lens, &inputs.seq_lens)?;
+        device.write_i32(self.block_table, &inputs.block_table)?;
         tracking! {
             if T::KEEPS_TAGS {
-                self.write_ledgers(device, seqs)?;
+                device.write_u64(self.expected_tags, &inputs.expected_tags)?;
+                device.write_i32(self.num_pages, &inputs.num_pages)?;
             }
         }
-        device.write_u32(self.saturated, &vec![0; host.ids.len()])?;
-        Ok(host.ids.len())
-    }
-
-    /// Writes the tags that each sequence expects of its pages.
-    fn write_ledgers<D: Device, T: PageTracker>(
-        &self,
-        device: &mut D,
-        seqs: &[SeqInput<'_, T>],
-    ) -> Result<(), DeviceError> {
-        let pages_per_seq = self.limits.pages_per_seq;
-        let mut expected = vec![0; seqs.len() * pages_per_seq];
-        let mut num_pages = Vec::with_capacity(seqs.len());
-        for (row, seq) in expected.chunks_exact_mut(pages_per_seq).zip(seqs) {
-            let tags = T::tags(seq.ledger);
-            row.iter_mut().zip(tags).for_each(|(expected, tag)| *expected = tag.0);
-            num_pages.push(row_index(tags.len()));
-        }
-        device.write_u64(self.expected_tags, &expected)?;
-        device.write_i32(self.num_pages, &num_pages)
+        device.write_u32(self.saturated, &inputs.zeros)
     }
 
     /// The views of a step of that many tokens.
@@ -272,50 +253,4 @@ pub(super) struct Views {
     pub(super) up: BufferId,
     pub(super) activated: BufferId,
     pub(super) shared_out: RowView,
-}
-
-/// A step's inputs as the device wants them.
-struct StepInputs {
-    ids: Vec<i32>,
-    positions: Vec<i32>,
-    slots: Vec<i64>,
-    cu_seqlens_q: Vec<i32>,
-    seq_lens: Vec<i32>,
-    block_table: Vec<i32>,
-}
-
-impl StepInputs {
-    fn new<T: PageTracker>(
-        seqs: &[SeqInput<'_, T>],
-        page_size: usize,
-        pages_per_seq: usize,
-    ) -> Self {
-        let mut step = Self {
-            ids: Vec::new(),
-            positions: Vec::new(),
-            slots: Vec::new(),
-            cu_seqlens_q: vec![0],
-            seq_lens: Vec::new(),
-            block_table: vec![0; seqs.len() * pages_per_seq],
-        };
-        for (s, seq) in seqs.iter().enumerate() {
-            step.push(seq, page_size);
-            for (p, page) in seq.pages.iter().take(pages_per_seq).enumerate() {
-                step.block_table[s * pages_per_seq + p] = row_index(page.0 as usize);
-            }
-        }
-        step
-    }
-
-    fn push<T: PageTracker>(&mut self, seq: &SeqInput<'_, T>, page_size: usize) {
-        for (i, &token) in seq.tokens.iter().enumerate() {
-            let position = seq.start + i;
-            let page = seq.pages[position / page_size].0 as usize;
-            self.ids.push(row_index(token as usize));
-            self.positions.push(row_index(position));
-            self.slots.push((page * page_size + position % page_size) as i64);
-        }
-        self.cu_seqlens_q.push(row_index(self.ids.len()));
-        self.seq_lens.push(row_index(seq.start + seq.tokens.len()));
-    }
 }

@@ -152,19 +152,7 @@ impl Data {
     }
 }
 
-/// Code `at` of a stream of bits.
-pub(super) fn read_code(bytes: &[u8], element: Element, at: usize) -> i64 {
-    let bits = element.bits();
-    let first = at * bits;
-    if bits.is_multiple_of(8) {
-        let code = &bytes[first / 8..][..bits / 8];
-        return code.iter().rev().fold(0, |code, &byte| code << 8 | i64::from(byte));
-    }
-    let bit = |i: usize| i64::from(bytes[(first + i) / 8] >> ((first + i) % 8) & 1);
-    (0..bits).fold(0, |code, i| code | bit(i) << i)
-}
-
-/// Writes code `at` of a stream of bits.
+/// Replaces code `at` of a stream of bits, of whose place nothing is known.
 pub(super) fn write_code(bytes: &mut [u8], element: Element, at: usize, code: i64) {
     let bits = element.bits();
     for i in 0..bits {

@@ -1,9 +1,10 @@
 //! The arrays of a launch: bounded reads and writes, in runs along the last axis.
 
-use super::args::{Array, Data, read_code, write_code};
+use super::args::{Array, Data, write_code};
 use super::cells::{Cells, cell, number, round_f32};
 use super::error::Fault;
 use super::race::{Deed, Shadow};
+use crate::format::read_code;
 use crate::kernel::{Access, Param, ParamKind};
 use crate::op::Atomic;
 use crate::types::{Elem, Type};
@@ -267,7 +268,7 @@ impl<'a> View<'a> {
                 Data::Stored(bytes) => {
                     let Elem::Stored(element) = self.elem else { return };
                     for (cell, at) in cells[run.at..].iter_mut().zip(from) {
-                        *cell = read_code(bytes, element, at);
+                        *cell = i64::from(read_code(bytes, element.bits(), at));
                     }
                 }
                 Data::F32(_) | Data::Packed(_) => unreachable!("the arguments were checked"),

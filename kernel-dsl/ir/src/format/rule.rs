@@ -1,39 +1,44 @@
 //! The f64 rule of each element: the textbook formula, written to be read. Tests and tools judge
 //! the fast paths by it; nothing that serves calls it.
 
-use super::Element;
+use super::{Element, Float, Kind};
+
+/// Binary32, for the same formula as the small floats.
+const BINARY32: Float = Float {
+    exp: 8,
+    man: 23,
+    bias: 127,
+    inf: Some(0x7f80_0000),
+    nan: Some(0x7fc0_0000),
+    max: 0x7f7f_ffff,
+};
 
 impl Element {
     /// The value a code stands for, by the definition of the element.
     ///
-    /// `(-1)^s * 2^(e - bias) * (1 + m / 2^man_bits)`, or `(-1)^s * 2^(1 - bias) * m / 2^man_bits`
-    /// where the exponent field `e` is 0. E4M3 spends one code a sign on NaN, E2M1 none; the others
-    /// keep the largest exponent for infinity (`m` = 0) and NaN.
+    /// For an integer `code - bias`. For a float `(-1)^s * 2^(e - bias) * (1 + m / 2^man)`, or
+    /// `(-1)^s * 2^(1 - bias) * m / 2^man` where the exponent field `e` is 0; the codes above the
+    /// largest finite one are infinity, where that has a code, and NaN.
     pub fn rule(self, code: u32) -> f64 {
-        let (exp_bits, man_bits) = match self {
-            Self::I4 => return f64::from(code) - 8.0,
-            Self::F32 => (8, 23),
-            Self::Bf16 => (8, 7),
-            Self::F16 => (5, 10),
-            Self::F8E4M3 => (4, 3),
-            Self::F8E5M2 => (5, 2),
-            Self::F4E2M1 => (2, 1),
+        let float = match self.kind {
+            Kind::Int { bias } => return f64::from(code) - f64::from(bias),
+            Kind::F32 => BINARY32,
+            Kind::Float(float) => float,
         };
-        let sign = if code >> (exp_bits + man_bits) == 0 { 1.0 } else { -1.0 };
-        let exponent = code >> man_bits & ((1 << exp_bits) - 1);
-        let mantissa = code & ((1 << man_bits) - 1);
-        let full_exponent = exponent == (1 << exp_bits) - 1;
-        let bias = f64::from((1u32 << (exp_bits - 1)) - 1);
-        let fraction = f64::from(mantissa) / f64::from(1u32 << man_bits);
-        match self {
-            Self::F8E4M3 if full_exponent && mantissa == 7 => f64::NAN,
-            Self::F8E4M3 | Self::F4E2M1 if full_exponent => {
-                sign * (f64::from(exponent) - bias).exp2() * (1.0 + fraction)
-            }
-            _ if full_exponent && mantissa == 0 => sign * f64::INFINITY,
-            _ if full_exponent => f64::NAN,
-            _ if exponent == 0 => sign * (1.0 - bias).exp2() * fraction,
-            _ => sign * (f64::from(exponent) - bias).exp2() * (1.0 + fraction),
+        let sign = if code >> (float.exp + float.man) == 0 { 1.0 } else { -1.0 };
+        let exponent = code >> float.man & ((1 << float.exp) - 1);
+        let mantissa = code & ((1 << float.man) - 1);
+        let magnitude = exponent << float.man | mantissa;
+        let fraction = f64::from(mantissa) / f64::from(1u32 << float.man);
+        let bias = f64::from(float.bias);
+        if float.inf == Some(magnitude) {
+            sign * f64::INFINITY
+        } else if magnitude > float.max {
+            f64::NAN
+        } else if exponent == 0 {
+            sign * (1.0 - bias).exp2() * fraction
+        } else {
+            sign * (f64::from(exponent) - bias).exp2() * (1.0 + fraction)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Scales: the types they are stored in, and the part of a weight that shares one.
 
-use super::Element;
+use super::{Element, FloatBits};
 
 /// Types that scales are stored in, little endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -125,8 +125,19 @@ impl ScaleType {
         stored.extend_from_slice(&self.encode(value).to_le_bytes()[..self.bytes()]);
     }
 
+    /// How vector code reads a stored scale.
+    pub const fn float_bits_rule(self) -> FloatBits {
+        match self {
+            Self::F32 => FloatBits::F32,
+            Self::Bf16 => small(Element::Bf16),
+            Self::F16 => small(Element::F16),
+            Self::E4M3 => small(Element::F8E4M3),
+            Self::Ue8m0 => FloatBits::UE8M0,
+        }
+    }
+
     /// The element with the same codes; `None` for [`ScaleType::Ue8m0`].
-    const fn element(self) -> Option<Element> {
+    pub const fn element(self) -> Option<Element> {
         match self {
             Self::F32 => Some(Element::F32),
             Self::Bf16 => Some(Element::Bf16),
@@ -134,5 +145,12 @@ impl ScaleType {
             Self::E4M3 => Some(Element::F8E4M3),
             Self::Ue8m0 => None,
         }
+    }
+}
+
+const fn small(element: Element) -> FloatBits {
+    match element.format().float_bits_rule() {
+        Some(rule) => rule,
+        None => panic!("scales are floats"),
     }
 }

@@ -1,64 +1,51 @@
-//! A whole launch: a product of ragged tiles.
+//! Whole launches: a product of ragged tiles, its work and its shapes.
 
-use tessera_tile_ir::eval::{Arg, Args, Evaluator, evaluate};
-use tessera_tile_ir::kernel::Extent;
-use tessera_tile_ir::op::{Binary, Literal};
-use tessera_tile_ir::{Access, Builder, Elem, Kernel, Loc, OpKind, Param, ParamKind, Type};
+use crate::{fault, kernel, run};
+use tessera_tile_ir::Kernel;
+use tessera_tile_ir::eval::{Arg, Args, Evaluator};
 
-const LOC: Loc = Loc { file: "gemm.rs", line: 1, column: 1 };
-
-/// `y[M, N] = x[M, K] * w[K, N]` in tiles of `bm` rows, 16 columns and 8 of the sum.
-fn gemm(bm: usize) -> Kernel {
-    let mut b = Builder::new("gemm", LOC);
-    let axis = |b: &mut Builder, name| Extent { dims: vec![b.dim(name)], constant: 0 };
-    for (name, access, dims) in [
-        ("x", Access::Read, ["M", "K"]),
-        ("w", Access::Read, ["K", "N"]),
-        ("y", Access::Write, ["M", "N"]),
-    ] {
-        let dims = dims.map(|dim| axis(&mut b, dim)).to_vec();
-        let kind = ParamKind::View { elem: Elem::F32, access, dims };
-        b.param(Param { name: name.to_owned(), kind, loc: LOC });
-    }
-    let i64s = [Type::scalar(Elem::I64)];
-    let int = |b: &mut Builder, value: usize| {
-        let literal = Literal::Int(i64::try_from(value).unwrap());
-        b.push(LOC, OpKind::Const(literal), &[], &i64s)[0]
-    };
-    let binary = |b: &mut Builder, op, x, y| b.push(LOC, OpKind::Binary(op), &[x, y], &i64s)[0];
-    b.open(LOC, &[]);
-    let mut extents = Vec::new();
-    for (name, tile) in [("M", bm), ("N", 16)] {
-        let dim = b.dim(name);
-        let extent = b.push(LOC, OpKind::Dim(dim), &[], &i64s)[0];
-        let less = int(&mut b, tile - 1);
-        let above = binary(&mut b, Binary::Add, extent, less);
-        let tile = int(&mut b, tile);
-        extents.push(binary(&mut b, Binary::Div, above, tile));
-    }
-    let grid = b.close(LOC, &extents);
-    b.open(LOC, &[]);
-    let [m, n] = [(0, bm), (1, 16)].map(|(axis, tile)| {
-        let id = b.push(LOC, OpKind::ProgramId(axis), &[], &i64s)[0];
-        let tile = int(&mut b, tile);
-        binary(&mut b, Binary::Mul, id, tile)
-    });
-    let acc = Type::tile(Elem::F32, &[bm, 16]);
-    let zero = b.push(LOC, OpKind::Const(Literal::Float(0.0)), &[], &[Type::scalar(Elem::F32)])[0];
-    let zeros = b.push(LOC, OpKind::Broadcast, &[zero], &[acc.clone()])[0];
-    let start = int(&mut b, 0);
-    let dim = b.dim("K");
-    let end = b.push(LOC, OpKind::Dim(dim), &[], &i64s)[0];
-    let inside = b.open(LOC, &[Type::scalar(Elem::I64), acc.clone()]);
-    let x = b.push(LOC, OpKind::Load(0), &[m, inside[0]], &[Type::tile(Elem::F32, &[bm, 8])])[0];
-    let w = b.push(LOC, OpKind::Load(1), &[inside[0], n], &[Type::tile(Elem::F32, &[8, 16])])[0];
-    let sum = b.push(LOC, OpKind::Dot, &[x, w, inside[1]], &[acc.clone()])[0];
-    let region = b.close(LOC, &[sum]);
-    let kind = (OpKind::For { step: 8 }, vec![region]);
-    let sum = b.push_with(LOC, kind, &[start, end, zeros], &[acc])[0];
-    b.push(LOC, OpKind::Store(2), &[m, n, sum], &[]);
-    let body = b.close(LOC, &[]);
-    b.finish(grid, body).unwrap()
+/// `y = x * w` in tiles of 4 rows, 16 columns and 8 of the sum.
+fn gemm() -> Kernel {
+    kernel(
+        r"kernel gemm dims(M, K, N) {
+            param x: in f32[M, K]
+            param w: in f32[K, N]
+            param y: out f32[M, N]
+            grid {
+              %0: i64 = dim M
+              %1: i64 = const 3
+              %2: i64 = add (%0, %1)
+              %3: i64 = const 4
+              %4: i64 = div (%2, %3)
+              %5: i64 = dim N
+              %6: i64 = const 15
+              %7: i64 = add (%5, %6)
+              %8: i64 = const 16
+              %9: i64 = div (%7, %8)
+              yield (%4, %9)
+            }
+            body {
+              %10: i64 = program_id 0
+              %11: i64 = const 4
+              %12: i64 = mul (%10, %11)
+              %13: i64 = program_id 1
+              %14: i64 = const 16
+              %15: i64 = mul (%13, %14)
+              %16: f32 = const 0.0
+              %17: f32[4, 16] = broadcast (%16)
+              %18: i64 = const 0
+              %19: i64 = dim K
+              %20: f32[4, 16] = for 8 (%18, %19, %17) {|%21: i64, %22: f32[4, 16]|
+                %23: f32[4, 8] = load x (%12, %21)
+                %24: f32[8, 16] = load w (%21, %15)
+                %25: f32[4, 16] = dot (%23, %24, %22)
+                yield (%25)
+              }
+              store y (%12, %15, %20)
+              yield
+            }
+          }",
+    )
 }
 
 fn values(count: usize, modulus: usize) -> Vec<f32> {
@@ -67,14 +54,11 @@ fn values(count: usize, modulus: usize) -> Vec<f32> {
 
 fn check([m, n, k]: [usize; 3]) {
     let (x, w) = (values(m * k, 11), values(k * n, 13));
-    let expect: Vec<f32> = (0..m * n)
-        .map(|at| (0..k).map(|i| x[at / n * k + i] * w[i * n + at % n]).sum())
-        .collect();
-    let kernel = gemm(4);
-    let args = [Arg::f32(x, &[m, k]), Arg::f32(w, &[k, n]), Arg::f32(vec![9.0; m * n], &[m, n])];
-    let mut args = Args(args.into());
-    evaluate(&kernel, &mut args).unwrap();
-    assert_eq!(args.0[2].as_f32(), expect);
+    let expect: Vec<f32> =
+        (0..m * n).map(|at| (0..k).map(|i| x[at / n * k + i] * w[i * n + at % n]).sum()).collect();
+    let y = Arg::f32(vec![9.0; m * n], &[m, n]);
+    let after = run(&gemm(), vec![Arg::f32(x, &[m, k]), Arg::f32(w, &[k, n]), y]);
+    assert_eq!(after[2].as_f32(), expect);
 }
 
 #[test]
@@ -90,13 +74,25 @@ fn a_sum_over_nothing_is_zero() {
 }
 
 #[test]
+fn rows_may_have_gaps() {
+    let x = Arg::strided(values_at(&[0.0, 1.0, 9.0, 2.0, 3.0]), &[2, 2], &[3, 1]);
+    let w = Arg::f32(vec![1.0, 10.0], &[2, 1]);
+    let after = run(&gemm(), vec![x, w, Arg::f32(vec![0.0; 2], &[2, 1])]);
+    assert_eq!(after[2].as_f32(), [10.0, 32.0]);
+}
+
+fn values_at(values: &[f32]) -> tessera_tile_ir::eval::Data {
+    tessera_tile_ir::eval::Data::F32(values.to_vec())
+}
+
+#[test]
 fn a_launch_counts_its_work() {
-    let args = [
+    let args = vec![
         Arg::f32(vec![1.0; 4 * 16], &[4, 16]),
         Arg::f32(vec![1.0; 16 * 20], &[16, 20]),
         Arg::f32(vec![0.0; 4 * 20], &[4, 20]),
     ];
-    let counts = Evaluator::new(&gemm(4)).run(&mut Args(args.into())).unwrap();
+    let counts = Evaluator::new(&gemm()).run(&mut Args(args)).expect("the shapes fit");
     // Two tiles of columns: x is read twice, w and y once; the tiles are computed whole.
     assert_eq!(counts.flops, 2 * 4 * 16 * 16);
     assert_eq!(counts.loaded, [2.0 * 256.0, 1280.0, 0.0]);
@@ -104,12 +100,69 @@ fn a_launch_counts_its_work() {
 }
 
 #[test]
+fn a_trace_sees_every_value() {
+    let args = vec![
+        Arg::f32(vec![1.0; 2], &[1, 2]),
+        Arg::f32(vec![1.0; 2], &[2, 1]),
+        Arg::f32(vec![0.0], &[1, 1]),
+    ];
+    let kernel = gemm();
+    let mut seen = Vec::new();
+    let evaluator = Evaluator::new(&kernel).trace(|event| {
+        if event.value.0 == 25 {
+            seen.push((event.loc.line, event.program.to_vec(), event.ty.to_string()));
+        }
+    });
+    evaluator.run(&mut Args(args)).expect("the shapes fit");
+    assert_eq!(seen, [(32, vec![0, 0], "f32[4, 16]".to_owned())]);
+}
+
+#[test]
 fn shapes_that_differ_are_named() {
-    let args = [
+    let args = vec![
         Arg::f32(vec![0.0; 12], &[4, 3]),
         Arg::f32(vec![0.0; 6], &[3, 2]),
         Arg::f32(vec![0.0; 12], &[4, 3]),
     ];
-    let error = evaluate(&gemm(4), &mut Args(args.into())).unwrap_err().to_string();
+    let error = fault(&gemm(), args).to_string();
     assert_eq!(error, "gemm: `y` has shape [4, 3], expected [M = 4, N = 2]");
+}
+
+#[test]
+fn sums_of_dims_are_solved_and_checked() {
+    let kernel = kernel(
+        r"kernel parts dims(N, DC, DR) {
+            param q: in f32[N, DC + DR + 1]
+            param y: out f32[N, DC]
+            grid { %0: i64 = const 1 yield (%0) }
+            body {
+              %1: i64 = dim DR
+              %2: f32 = cast f32 (%1)
+              %3: i64 = const 0
+              store y (%3, %3, %2)
+              yield
+            }
+          }",
+    );
+    let args = |q: [usize; 2], y: [usize; 2]| {
+        vec![Arg::f32(vec![0.0; q[0] * q[1]], &q), Arg::f32(vec![0.0; y[0] * y[1]], &y)]
+    };
+    assert_eq!(run(&kernel, args([1, 9], [1, 3]))[1].as_f32()[0], 5.0);
+    let error = fault(&kernel, args([1, 2], [1, 3])).to_string();
+    assert_eq!(error, "parts: `q` has shape [1, 2], expected [N = 1, DC + DR + 1]");
+    let error = fault(&kernel, args([2, 9], [1, 3])).to_string();
+    assert_eq!(error, "parts: `y` has shape [1, 3], expected [N = 2, DC = 3]");
+}
+
+#[test]
+fn arguments_of_another_kind_are_named() {
+    let scalar = Arg::Scalar(tessera_tile_ir::op::Literal::Int(3));
+    let args = vec![scalar, Arg::f32(vec![], &[0, 0]), Arg::f32(vec![], &[0, 0])];
+    let error = fault(&gemm(), args).to_string();
+    assert_eq!(error, "gemm: `x` holds the number Int(3), expected an array of f32");
+    let args =
+        vec![Arg::f32(vec![0.0; 5], &[2, 3]), Arg::f32(vec![], &[3, 0]), Arg::f32(vec![], &[2, 0])];
+    let error = fault(&gemm(), args).to_string();
+    let expect = "gemm: `x` has strides [3, 1] for shape [2, 3]: it holds fewer elements";
+    assert_eq!(error, expect);
 }

@@ -63,7 +63,8 @@ impl Kernel {
                 || mentions(&self.function.block, name)
         });
         let used: Vec<Ident> = used.cloned().collect();
-        for list in lists {
+        for list in lists.iter().filter(|list| list.targets.as_ref().is_none_or(|t| !t.is_empty()))
+        {
             for name in &used {
                 if !list.axes.iter().any(|axis| axis.names.contains(name)) {
                     let message =

@@ -62,7 +62,6 @@ fn allow(span: Span) -> TokenStream {
             clippy::let_unit_value,
             clippy::needless_borrow,
             clippy::redundant_closure_call,
-            clippy::too_many_lines,
             clippy::unit_arg,
             clippy::unused_unit,
             reason = "operators, loops and branches are calls with closures here"

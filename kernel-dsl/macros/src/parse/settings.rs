@@ -93,28 +93,24 @@ impl Settings {
                     Expr::Paren(paren) => vec![*paren.expr],
                     one => vec![one],
                 };
+                if !(1..=3).contains(&self.grid.len()) {
+                    errors.at(name, "a grid has one to three axes");
+                }
             }
             "formats" => {
-                let list =
-                    inside(input)?.call(Punctuated::<Listed, Token![,]>::parse_terminated)?;
+                let list = inside(input, Punctuated::<Listed, Token![,]>::parse_terminated)?;
                 self.formats = list.into_iter().map(|Listed(name, list)| (name, list)).collect();
             }
             "targets" => {
-                let list = inside(input)?.call(Punctuated::<Ident, Token![,]>::parse_terminated)?;
+                let list = inside(input, idents)?;
                 self.targets =
                     list.iter().filter_map(|name| target(name, errors)).flatten().collect();
             }
             "variants" => {
-                let content = inside(input)?;
-                while !content.is_empty() {
-                    self.variants.push(variants(&content, errors)?);
-                    if !content.is_empty() {
-                        content.parse::<Token![;]>()?;
-                    }
-                }
+                self.variants = inside(input, |content| lists(content, errors))?;
             }
             "require" => {
-                let list = inside(input)?.call(Punctuated::<Expr, Token![,]>::parse_terminated)?;
+                let list = inside(input, Punctuated::<Expr, Token![,]>::parse_terminated)?;
                 self.require.extend(list);
             }
             "class" => {
@@ -140,10 +136,20 @@ impl syn::parse::Parse for Listed {
     }
 }
 
-fn inside<'a>(input: ParseStream<'a>) -> Result<syn::parse::ParseBuffer<'a>> {
+/// Reads what stands in parentheses; after a mistake, the rest of it is not looked at.
+fn inside<T>(input: ParseStream<'_>, read: impl FnOnce(ParseStream<'_>) -> Result<T>) -> Result<T> {
     let content;
     parenthesized!(content in input);
-    Ok(content)
+    let result = read(&content);
+    if result.is_err() {
+        content.parse::<TokenStream>()?;
+    }
+    result
+}
+
+fn idents(input: ParseStream<'_>) -> Result<Vec<Ident>> {
+    let list = Punctuated::<Ident, Token![,]>::parse_terminated(input)?;
+    Ok(list.into_iter().collect())
 }
 
 /// Skips to the comma after a setting that cannot be read.
@@ -186,6 +192,26 @@ fn class(name: &Ident, errors: &mut Errors) -> Option<Ident> {
     Some(Ident::new(known, name.span()))
 }
 
+/// Lists of constants, separated by `;`.
+fn lists(input: ParseStream<'_>, errors: &mut Errors) -> Result<Vec<Variants>> {
+    let mut lists = Vec::new();
+    while !input.is_empty() {
+        match variants(input, errors) {
+            Ok(list) => lists.push(list),
+            Err(error) => {
+                errors.add(error);
+                while !input.is_empty() && !input.peek(Token![;]) {
+                    input.parse::<TokenTree>()?;
+                }
+            }
+        }
+        if !input.is_empty() {
+            input.parse::<Token![;]>()?;
+        }
+    }
+    Ok(lists)
+}
+
 fn variants(input: ParseStream<'_>, errors: &mut Errors) -> Result<Variants> {
     let span = input.span();
     let mut targets = None;
@@ -205,12 +231,8 @@ fn variants(input: ParseStream<'_>, errors: &mut Errors) -> Result<Variants> {
 }
 
 fn axis(input: ParseStream<'_>, errors: &mut Errors) -> Result<Axis> {
-    let names: Vec<Ident> = if input.peek(syn::token::Paren) {
-        let names = inside(input)?.call(Punctuated::<Ident, Token![,]>::parse_terminated)?;
-        names.into_iter().collect()
-    } else {
-        vec![input.parse()?]
-    };
+    let names: Vec<Ident> =
+        if input.peek(syn::token::Paren) { inside(input, idents)? } else { vec![input.parse()?] };
     input.parse::<Token![=]>()?;
     let list: syn::ExprArray = match input.parse()? {
         Expr::Array(list) => list,

@@ -9,6 +9,8 @@ use syn::{BinOp, Block, Expr, ExprClosure, ExprForLoop, ExprIf, Ident, Local, Pa
 pub(super) struct Changes {
     /// Variables to carry, each once, with the span of its first change.
     pub(super) carried: Vec<Ident>,
+    /// Those of them that surely change: method calls may only read.
+    pub(super) assigned: Vec<Ident>,
     /// Changes through a `&mut`, which cannot be carried.
     pub(super) through_reference: Vec<Ident>,
 }
@@ -46,7 +48,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    fn change(&mut self, place: &Expr) {
+    fn change(&mut self, place: &Expr, surely: bool) {
         let Some(name) = base(place) else {
             return;
         };
@@ -61,6 +63,9 @@ impl Finder<'_> {
         if !found.contains(name) {
             found.push(name.clone());
         }
+        if surely && !self.changes.assigned.contains(name) {
+            self.changes.assigned.push(name.clone());
+        }
     }
 
     /// The places that an assignment changes: one, or those of a pattern.
@@ -70,7 +75,7 @@ impl Finder<'_> {
             Expr::Array(array) => array.elems.iter().for_each(|part| self.assigned(part)),
             Expr::Struct(parts) => parts.fields.iter().for_each(|part| self.assigned(&part.expr)),
             Expr::Call(call) => call.args.iter().for_each(|part| self.assigned(part)),
-            place => self.change(place),
+            place => self.change(place, true),
         }
     }
 
@@ -130,17 +135,17 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_expr(&mut self, expr: &'ast Expr) {
         match expr {
             Expr::Assign(assign) => self.assigned(&assign.left),
-            Expr::Binary(binary) if is_compound(&binary.op) => self.change(&binary.left),
+            Expr::Binary(binary) if is_compound(&binary.op) => self.change(&binary.left, true),
             Expr::Reference(reference) if reference.mutability.is_some() => {
-                self.change(&reference.expr);
+                self.change(&reference.expr, true);
             }
-            Expr::MethodCall(call) => self.change(&call.receiver),
+            Expr::MethodCall(call) => self.change(&call.receiver, false),
             // A `&mut` that is handed on: what it points at may change there.
             Expr::Path(path) => {
                 if let Some(name) = path.path.get_ident()
                     && self.outer.kind(name) == Some(Kind::Reference)
                 {
-                    self.change(expr);
+                    self.change(expr, false);
                 }
             }
             _ => {}

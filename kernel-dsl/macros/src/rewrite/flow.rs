@@ -6,7 +6,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
-use syn::{Expr, ExprForLoop, ExprIf, Ident};
+use syn::{Expr, ExprForLoop, ExprIf, Ident, Pat};
 
 impl Rewriter<'_> {
     /// Rewrites a `for` or an `if`, with its value if that may be used.
@@ -27,9 +27,13 @@ impl Rewriter<'_> {
         let span = each.for_token.span();
         let found = changes(&self.scope, [&*each.pat], [Code::Block(&each.body)]);
         let carried = self.carried(found);
-        let pat = each.pat.clone();
+        // As a parameter of a closure, `A | B` would end at the bar.
+        let pat = match &*each.pat {
+            Pat::Or(pat) => quote! { (#pat) },
+            pat => quote! { #pat },
+        };
         let body = &mut each.body;
-        self.scoped([&*pat], |this| this.visit_block_mut(body));
+        self.scoped([&*each.pat], |this| this.visit_block_mut(body));
         let (range, tuples) = (&each.expr, Tuples::of(span, &carried));
         let Tuples { values, pattern, .. } = &tuples;
         let call = quote_spanned! {span=>

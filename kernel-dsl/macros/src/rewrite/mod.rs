@@ -62,6 +62,18 @@ impl Rewriter<'_> {
     }
 }
 
+impl Rewriter<'_> {
+    /// A closure may be called in any loop, and no loop would know what to carry.
+    fn refuse_changes(&mut self, pats: &[Pat], body: &Expr) {
+        for name in carried::changes(&self.scope, pats, [carried::Code::Expr(body)]).assigned {
+            let message = format!(
+                "a closure cannot change `{name}`, which is declared outside: return the new value"
+            );
+            self.errors.at(&name, message);
+        }
+    }
+}
+
 impl VisitMut for Rewriter<'_> {
     fn visit_block_mut(&mut self, block: &mut Block) {
         let mark = self.scope.mark();
@@ -85,6 +97,7 @@ impl VisitMut for Rewriter<'_> {
         match stmt {
             Stmt::Local(local) => {
                 refuse::local(local, self.errors);
+                self.visit_pat_mut(&mut local.pat);
                 if let Some(init) = &mut local.init {
                     self.visit_expr_mut(&mut init.expr);
                 }
@@ -103,12 +116,18 @@ impl VisitMut for Rewriter<'_> {
         match expr {
             Expr::If(_) | Expr::ForLoop(_) => self.flow(expr, true),
             Expr::Closure(closure) => {
+                closure.inputs.iter_mut().for_each(|pat| self.visit_pat_mut(pat));
                 let pats: Vec<Pat> = closure.inputs.iter().cloned().collect();
+                self.refuse_changes(&pats, &closure.body);
                 self.scoped(&pats, |this| this.visit_expr_mut(&mut closure.body));
             }
             Expr::Binary(_) => {
                 visit_mut::visit_expr_mut(self, expr);
                 operators::rewrite(expr);
+            }
+            Expr::MethodCall(call) => {
+                visit_mut::visit_expr_method_call_mut(self, call);
+                operators::mix_indices(call);
             }
             _ => visit_mut::visit_expr_mut(self, expr),
         }

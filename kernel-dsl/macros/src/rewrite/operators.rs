@@ -4,7 +4,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{BinOp, Expr, UnOp};
+use syn::{BinOp, Expr, ExprMethodCall, UnOp};
 
 /// Rewrites a binary expression whose sides are rewritten already.
 pub(super) fn rewrite(expr: &mut Expr) {
@@ -19,6 +19,23 @@ pub(super) fn rewrite(expr: &mut Expr) {
         *expr = Expr::Verbatim(quote_spanned! {span=> #place = #value });
     } else if !(is_literal(left) && is_literal(right)) {
         *expr = Expr::Verbatim(call(&binary.op, span, left, right));
+    }
+}
+
+/// Methods of views whose first argument is one index an axis.
+const INDEXED: [&str; 5] = ["tile", "at", "store", "atomic_add", "atomic_min"];
+
+/// Lets an array of indices mix tiles with numbers known now: `x.at([row, 0])`.
+pub(super) fn mix_indices(call: &mut ExprMethodCall) {
+    if !INDEXED.iter().any(|name| call.method == name) {
+        return;
+    }
+    if let Some(Expr::Array(indices)) = call.args.first_mut() {
+        for index in &mut indices.elems {
+            let span = index.span();
+            let from = quote_spanned! {span=> ::tessera_kernel_dsl::Index::from(#index) };
+            *index = Expr::Verbatim(from);
+        }
     }
 }
 
@@ -42,17 +59,15 @@ pub(super) fn without_assignment(op: &BinOp) -> Option<BinOp> {
 
 fn call(op: &BinOp, span: Span, left: &Expr, right: &Expr) -> TokenStream {
     // A literal has no type of its own on the left, but takes that of a tile on its left.
-    let swapped = if is_literal(left) && !is_literal(right) { mirrored(op) } else { None };
-    let (op, left, right) = match &swapped {
-        Some(swapped) => (swapped, right, left),
-        None => (op, left, right),
-    };
-    let Some(function) = function(op) else {
-        return quote! { #left #op #right };
+    let (function, left, right) = match (is_literal(left), reversed(op), function(op)) {
+        (true, Some(function), _) => (function, right, left),
+        (false, _, Some(function)) => (function, left, right),
+        _ => return quote! { #left #op #right },
     };
     let (left, right) = (bare(left), bare(right));
     let function: TokenStream = function.into_iter().map(|token| spanned(token, span)).collect();
-    quote_spanned! {span=> #function(#left, #right) }
+    // The block has the span of the operator, so that what rustc blames on the left is shown there.
+    quote_spanned! {span=> #function({ #left }, #right) }
 }
 
 fn spanned(mut token: proc_macro2::TokenTree, span: Span) -> proc_macro2::TokenTree {
@@ -60,27 +75,32 @@ fn spanned(mut token: proc_macro2::TokenTree, span: Span) -> proc_macro2::TokenT
     token
 }
 
-/// The operator that gives the same with its sides swapped.
-fn mirrored(op: &BinOp) -> Option<BinOp> {
+/// The function that takes the sides in the other order. There is none for shifts: what is
+/// shifted needs a type.
+fn reversed(op: &BinOp) -> Option<TokenStream> {
     let span = op.span();
-    Some(match op {
-        BinOp::Add(_) | BinOp::Mul(_) | BinOp::Eq(_) | BinOp::Ne(_) => *op,
+    let mirrored = match op {
+        BinOp::Sub(_) => return Some(quote! { ::tessera_kernel_dsl::reversed::SubFrom::sub_from }),
+        BinOp::Div(_) => return Some(quote! { ::tessera_kernel_dsl::reversed::DivInto::div_into }),
+        BinOp::Rem(_) => return Some(quote! { ::tessera_kernel_dsl::reversed::RemInto::rem_into }),
         BinOp::Lt(_) => BinOp::Gt(syn::Token![>](span)),
         BinOp::Le(_) => BinOp::Ge(syn::Token![>=](span)),
         BinOp::Gt(_) => BinOp::Lt(syn::Token![<](span)),
         BinOp::Ge(_) => BinOp::Le(syn::Token![<=](span)),
-        _ => return None,
-    })
+        BinOp::Shl(_) | BinOp::Shr(_) => return None,
+        same => *same,
+    };
+    function(&mirrored)
 }
 
 fn function(op: &BinOp) -> Option<TokenStream> {
     Some(match op {
-        BinOp::Eq(_) => quote! { ::tessera_kernel_dsl::cmp::eq },
-        BinOp::Ne(_) => quote! { ::tessera_kernel_dsl::cmp::ne },
-        BinOp::Lt(_) => quote! { ::tessera_kernel_dsl::cmp::lt },
-        BinOp::Le(_) => quote! { ::tessera_kernel_dsl::cmp::le },
-        BinOp::Gt(_) => quote! { ::tessera_kernel_dsl::cmp::gt },
-        BinOp::Ge(_) => quote! { ::tessera_kernel_dsl::cmp::ge },
+        BinOp::Eq(_) => quote! { ::tessera_kernel_dsl::cmp::Equal::eq },
+        BinOp::Ne(_) => quote! { ::tessera_kernel_dsl::cmp::NotEqual::ne },
+        BinOp::Lt(_) => quote! { ::tessera_kernel_dsl::cmp::Less::lt },
+        BinOp::Le(_) => quote! { ::tessera_kernel_dsl::cmp::LessEqual::le },
+        BinOp::Gt(_) => quote! { ::tessera_kernel_dsl::cmp::Greater::gt },
+        BinOp::Ge(_) => quote! { ::tessera_kernel_dsl::cmp::GreaterEqual::ge },
         BinOp::Add(_) => quote! { ::core::ops::Add::add },
         BinOp::Sub(_) => quote! { ::core::ops::Sub::sub },
         BinOp::Mul(_) => quote! { ::core::ops::Mul::mul },

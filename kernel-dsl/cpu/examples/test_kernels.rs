@@ -1,0 +1,21 @@
+//! Prints the source that the tests of this crate compile: `cargo run -p tessera-kernel-cpu
+//! --example test_kernels > kernel-dsl/cpu/tests/generated/kernels.rs`. With the name of a kernel,
+//! what became of it line by line.
+
+#[path = "../tests/kernels/mod.rs"]
+mod kernels;
+
+fn main() {
+    let built = kernels::built();
+    match std::env::args().nth(1) {
+        None => match tessera_kernel_cpu::source(&built) {
+            Ok(source) => print!("{source}"),
+            Err(errors) => errors.iter().for_each(|error| eprintln!("{error}")),
+        },
+        Some(name) => {
+            for kernel in built.iter().flatten().filter(|kernel| kernel.name == name) {
+                println!("{}", tessera_kernel_cpu::explain(kernel));
+            }
+        }
+    }
+}

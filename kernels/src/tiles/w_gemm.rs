@@ -1,0 +1,90 @@
+//! Linear layers with weights in any format: dense, and one weight an expert.
+
+use crate::formats::weight_formats;
+use tessera_kernel_dsl::prelude::*;
+
+/// Weight rows of one program: two panels of the CPU's layout.
+const ROWS: usize = 32;
+/// Columns of one step along `k`: a multiple of every format's scale group.
+const STEP: usize = 128;
+/// Rows of `x` taken at once, largest first, so that no block is computed for rows that are not
+/// there: a decode step pays for its own rows alone.
+const CHUNKS: [usize; 5] = [64, 8, 4, 2, 1];
+
+/// `y = x * w^T`.
+#[kernel(grid = (cdiv(N, ROWS)), formats(W = weight_formats), targets(cpu), class = bounded)]
+pub fn w_gemm<W: Packed>(
+    x: &In<f32, { [M, K] }>,
+    w: &In<W, { [N, K] }>,
+    y: &mut Out<f32, { [M, N] }>,
+) {
+    let first = program_id(0) * ROWS;
+    let rows = Rows { w, expert: None, first, k_end: K };
+    multiply(rows, (x, y), full([], 0), M);
+}
+
+/// Rows `expert_offsets[e]..expert_offsets[e + 1]` of `x` times the weight of expert `e`; experts
+/// without rows cost nothing.
+#[kernel(grid = (cdiv(N, ROWS), E), formats(W = weight_formats), targets(cpu), class = bounded)]
+pub fn w_gemm_grouped<W: Packed>(
+    x: &In<f32, { [M, K] }>,
+    w: &In<W, { [E, N, K] }>,
+    expert_offsets: &In<i32, { [E + 1] }>,
+    y: &mut Out<f32, { [M, N] }>,
+) {
+    let (first, expert) = (program_id(0) * ROWS, program_id(1));
+    let start = expert_offsets.at([expert]).to::<i64>();
+    let end = expert_offsets.at([expert + 1]).to::<i64>();
+    let rising = (start >= 0) & (start <= end) & (end <= M);
+    let from_zero = (expert > 0) | (start == 0);
+    let to_all = (expert + 1 < E) | (end == M);
+    assert_all(
+        rising & from_zero & to_all,
+        "`expert_offsets` rise from 0 to the number of rows of `x`",
+    );
+    let rows = Rows { w, expert: Some(expert), first, k_end: K };
+    multiply(rows, (x, y), start, end);
+}
+
+/// The weight rows of one program.
+#[derive(Debug, Clone, Copy)]
+struct Rows<W> {
+    w: In<W>,
+    expert: Option<Tile<i64>>,
+    first: Tile<i64>,
+    k_end: Tile<i64>,
+}
+
+impl<W: Packed> Rows<W> {
+    #[track_caller]
+    fn tile(self, k: Tile<i64>) -> Tile<W> {
+        match self.expert {
+            None => self.w.tile([self.first, k], [ROWS, STEP]),
+            Some(expert) => self.w.tile([expert, self.first, k], [ROWS, STEP]),
+        }
+    }
+}
+
+/// Multiplies the rows `start..end` of `x`, in chunks.
+#[tile_fn]
+fn multiply<W: Packed>(
+    w: Rows<W>,
+    (x, y): (In<f32>, Out<f32>),
+    start: Tile<i64>,
+    end: Tile<i64>,
+) {
+    let count = end - start;
+    let mut from = start;
+    for rows in CHUNKS {
+        let to = start + count / rows * rows;
+        for m in range(from, to, rows) {
+            let mut acc = zeros::<f32, 2>([rows, ROWS]);
+            for k in range(0, w.k_end, STEP) {
+                let x = x.tile([m, k], [rows, STEP]).quantize::<W::Activation>();
+                acc = dot_scaled(x, w.tile(k), acc);
+            }
+            y.store([m, w.first], acc);
+        }
+        from = to;
+    }
+}
