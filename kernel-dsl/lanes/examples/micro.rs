@@ -24,7 +24,15 @@ const PASS_BYTES: usize = 2 << 20;
 
 const fn format(name: &'static str, element: Element, scale_tile: Option<ScaleTile>) -> Format {
     let tol = Tol { element: 0.0, tensor: 0.0 };
-    Format { name, element, scale_tile, zero_point: false, tensor_scale: false, tol }
+    Format {
+        name,
+        element,
+        scale_tile,
+        zero_point: false,
+        tensor_scale: false,
+        tol,
+        activation: None,
+    }
 }
 
 const fn tile(scale: ScaleType, rows: usize, cols: usize) -> Option<ScaleTile> {
