@@ -67,6 +67,10 @@ pub fn dot_scaled_int<I: Isa, T: IntCodes, S: Decode>(
     );
 }
 
+/// Columns of eight rows of activations, two bytes each, that leave room for weights in the nearest
+/// cache.
+const CACHED_COLS: usize = 1024;
+
 struct Job<'a> {
     x: A16Rows<'a>,
     w: &'a Slab<'a>,
@@ -79,6 +83,21 @@ impl Job<'_> {
     #[inline(always)]
     fn all<I: Isa, T: IntCodes, S: Decode>(&self, isa: I, acc: &mut Acc<'_>) {
         let rows = self.x.rows();
+        if rows <= 8 {
+            self.panels::<I, T, S>(isa, rows, acc);
+            return;
+        }
+        // Many rows do not fit the nearest cache: they are taken a part of their columns at a time.
+        // Few would gain less from that than weights lose which are not read from end to end.
+        let step = (CACHED_COLS / self.x.group).max(1);
+        for start in self.groups.clone().step_by(step) {
+            let groups = start..(start + step).min(self.groups.end);
+            Job { groups, ..*self }.panels::<I, T, S>(isa, rows, acc);
+        }
+    }
+
+    #[inline(always)]
+    fn panels<I: Isa, T: IntCodes, S: Decode>(&self, isa: I, rows: usize, acc: &mut Acc<'_>) {
         for panel in 0..self.w.num_panels() {
             let mut row = 0;
             while row < rows {
