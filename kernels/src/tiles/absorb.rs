@@ -7,8 +7,9 @@ use tessera_kernel_dsl::prelude::*;
 const COLS: usize = 64;
 /// Columns of one step along the inner extent.
 const STEP: usize = 32;
-/// Rows taken at once, largest first; see `w_gemm`.
-const CHUNKS: [usize; 4] = [32, 8, 2, 1];
+/// Rows taken at once, largest first. Fewer sizes than `w_gemm` has: each is code of its own for
+/// every format, and these products are small.
+const CHUNKS: [usize; 2] = [8, 1];
 
 /// `ql_nope[h] = q_nope[h] * w_k[h]`: queries carried into latent space. Head `h` has the rows
 /// `h * (NOPE + v_head_dim)..` of `kv_b`: its `w_k`, then its `w_v`.

@@ -20,7 +20,7 @@ const KEYS: usize = 32;
     grid = (T, KV_HEADS, cdiv(GROUP, GROUP_HEADS)),
     formats(KV = kv_formats),
     targets(cpu),
-    variants(cpu: DH = [64, 128]),
+    variants(cpu: DH = [128]),
     class = bounded
 )]
 pub fn gqa_decode<KV: Stored>(
@@ -65,7 +65,7 @@ pub fn gqa_decode<KV: Stored>(
     grid = (cdiv(T, QUERIES), H),
     formats(KV = kv_formats),
     targets(cpu),
-    variants(cpu: DH = [64, 128]),
+    variants(cpu: DH = [128]),
     class = bounded
 )]
 pub fn gqa_prefill<KV: Stored>(
