@@ -12,14 +12,14 @@ use tessera_tile_ir::eval::{Arg, Array, Data, evaluate};
 use tessera_tile_ir::{Kernel, OpKind};
 
 fn cases() -> Vec<Case> {
-    load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")).unwrap()
+    load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")).expect("cases that parse")
 }
 
 /// The variants of every kernel, by name.
 fn kernels() -> BTreeMap<&'static str, Vec<Kernel>> {
     let variants = |target| {
         move |entry: tessera_kernel_dsl::Entry| {
-            let built = (entry.build)(target).into_iter().map(|variant| variant.unwrap());
+            let built = (entry.build)(target).into_iter().map(|variant| variant.expect("a kernel"));
             (entry.name, built.collect())
         }
     };
@@ -158,9 +158,9 @@ fn cases_notice_wrong_kernels() {
 
 /// Whether the results of a wrong kernel are none of the right one's.
 fn notices(case: &Case, mutant: &tessera_tests::cases::Mutant, kernel: &Kernel) -> bool {
-    let mut right = Built::new(kernel, case).unwrap();
-    evaluate(kernel, &mut right.args).unwrap();
-    let mut got = Built::new(kernel, case).unwrap();
+    let mut right = Built::new(kernel, case).expect("a case");
+    evaluate(kernel, &mut right.args).expect("a right kernel");
+    let mut got = Built::new(kernel, case).expect("a case");
     let failed = evaluate(&mutant.kernel, &mut got.args).is_err();
     failed || !differences(kernel, &got.args, &right.args, case.tolerance).is_empty()
 }
