@@ -15,9 +15,11 @@ fn cases() -> Vec<Case> {
 
 /// The variants of every kernel, by name.
 fn kernels() -> BTreeMap<&'static str, Vec<Kernel>> {
-    let variants = |target| move |entry: tessera_kernel_dsl::Entry| {
-        let built = (entry.build)(target).into_iter().map(|variant| variant.unwrap());
-        (entry.name, built.collect())
+    let variants = |target| {
+        move |entry: tessera_kernel_dsl::Entry| {
+            let built = (entry.build)(target).into_iter().map(|variant| variant.unwrap());
+            (entry.name, built.collect())
+        }
     };
     entries().into_iter().map(variants(Target::Cpu)).collect()
 }
@@ -77,12 +79,13 @@ fn cases_notice_wrong_kernels() {
     let mut weak = Vec::new();
     for (name, variants) in &kernels {
         let kernel = &variants[0];
-        let own = cases.iter().filter(|case| {
-            case.kernel == *name && case.fits(&kernel.formats, &kernel.consts)
-        });
+        let own = cases
+            .iter()
+            .filter(|case| case.kernel == *name && case.fits(&kernel.formats, &kernel.consts));
         let own: Vec<_> = own.filter(|case| case.fails.is_none()).collect();
         let mutants = mutants(kernel);
-        let noticed = mutants.iter().filter(|mutant| own.iter().any(|case| notices(case, mutant, kernel)));
+        let noticed =
+            mutants.iter().filter(|mutant| own.iter().any(|case| notices(case, mutant, kernel)));
         let noticed = noticed.count();
         println!("{name}: {noticed} of {} noticed", mutants.len());
         if noticed == 0 {
