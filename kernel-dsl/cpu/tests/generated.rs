@@ -70,6 +70,15 @@ impl Noise {
         self.0
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "shifted to the width")]
+    fn u32(&mut self) -> u32 {
+        (self.next() >> 32) as u32
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.u32().to_le_bytes()[3]
+    }
+
     fn f32s(&mut self, len: usize) -> Vec<f32> {
         (0..len).map(|_| (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0).collect()
     }
@@ -139,6 +148,7 @@ fn dims<const R: usize>(array: &Array) -> [usize; R] {
 
 macro_rules! views {
     ($($read:ident $write:ident $kind:ident $elem:ty;)*) => {$(
+        #[allow(dead_code, reason = "one macro for all elements")]
         fn $read<const R: usize>(arg: &Arg) -> View<'_, $elem, R> {
             match arg {
                 Arg::Array(array) => match &array.data {
@@ -172,6 +182,7 @@ views! {
     u64s u64s_mut U64 u64;
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "the tests' scalars are f32")]
 fn float(arg: &Arg) -> f32 {
     match arg {
         Arg::Scalar(Literal::Float(value)) => *value as f32,
@@ -270,8 +281,8 @@ fn bits() {
     for n in [1usize, 20, 21, 77] {
         let p = n.div_ceil(20);
         let args = vec![
-            Arg::array(Data::U32((0..n).map(|_| noise.next() as u32).collect()), &[n]),
-            Arg::array(Data::I32((0..n).map(|_| (noise.next() as i32) >> 4).collect()), &[n]),
+            Arg::array(Data::U32((0..n).map(|_| noise.u32()).collect()), &[n]),
+            Arg::array(Data::I32((0..n).map(|_| noise.u32().cast_signed() >> 4).collect()), &[n]),
             Arg::array(Data::U64((0..n).map(|_| noise.next()).collect()), &[n]),
             Arg::array(Data::U32(vec![0; n]), &[n]),
             Arg::array(Data::I32(vec![0; n]), &[n]),
@@ -345,7 +356,7 @@ fn recode() {
             let awkward = [f32::NAN, f32::INFINITY, -f32::INFINITY, 0.0, -0.0, 448.0, 464.0];
             x.iter_mut().skip(1).zip(awkward).for_each(|(x, awkward)| *x = awkward);
             let bytes = m * n * element.bits() / 8;
-            let codes = (0..bytes).map(|_| noise.next() as u8).collect();
+            let codes = (0..bytes).map(|_| noise.byte()).collect();
             let args = vec![
                 Arg::f32(x, &[m, n]),
                 Arg::array(Data::Stored(codes), &[m, n]),

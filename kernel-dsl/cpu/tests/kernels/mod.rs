@@ -369,7 +369,7 @@ pub(crate) fn checked(x: &In<i32, { [M, N] }>, out: &mut Out<i32, { [M, N] }>) {
 
 /// Weights of block formats, one matrix an expert.
 #[kernel(grid = (cdiv(N, 32), E), targets(cpu), formats(W = weight_formats))]
-pub fn multiply<W: Packed>(
+pub(crate) fn multiply<W: Packed>(
     x: &In<f32, { [M, K] }>,
     w: &In<W, { [E, N, K] }>,
     y: &mut Out<f32, { [E, M, N] }>,
@@ -387,7 +387,7 @@ pub fn multiply<W: Packed>(
 
 /// Rows of a weight as f32.
 #[kernel(grid = (cdiv(T, 4)), targets(cpu), formats(W = weight_formats))]
-pub fn lookup<W: Packed>(
+pub(crate) fn lookup<W: Packed>(
     ids: &In<i32, { [T] }>,
     w: &In<W, { [V, N] }>,
     out: &mut Out<f32, { [T, N] }>,

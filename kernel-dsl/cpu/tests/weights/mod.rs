@@ -35,7 +35,7 @@ fn weights(format: &'static Format, [rows, cols]: [usize; 2], noise: &mut Noise)
     let codes: Vec<u8> = match format.name {
         "f32" => noise.f32s(rows * cols).iter().flat_map(|x| x.to_le_bytes()).collect(),
         // Codes of NaN are left out.
-        _ => (0..format.row_bytes(cols) * rows).map(|_| (noise.next() as u8) & 0xbb).collect(),
+        _ => (0..format.row_bytes(cols) * rows).map(|_| noise.byte() & 0xbb).collect(),
     };
     let (mut scales, mut zero_points) = (Vec::new(), Vec::new());
     let tiles = format.tiles(rows, cols);
@@ -45,7 +45,7 @@ fn weights(format: &'static Format, [rows, cols]: [usize; 2], noise: &mut Noise)
         }
     }
     if format.zero_point {
-        zero_points = (0..tiles).map(|_| (noise.next() % 16) as u8).collect();
+        zero_points = (0..tiles).map(|_| noise.byte() % 16).collect();
     }
     let parts = WeightParts {
         format,
