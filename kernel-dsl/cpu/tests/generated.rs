@@ -70,7 +70,6 @@ impl Noise {
         self.0
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "shifted to the width")]
     fn u32(&mut self) -> u32 {
         (self.next() >> 32) as u32
     }
