@@ -1,13 +1,14 @@
 //! A kernel with what became of it: for each line of its source, the ops and the generated code.
 
 use crate::entry::Variant;
+use crate::text::place;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use tessera_tile_ir::{Kernel, Loc};
 
 /// The generated lines of a kernel under the source lines and ops they come from.
 pub fn explain(kernel: &Kernel) -> String {
-    let mut out = format!("{}, {}:{}\n", kernel.label(), kernel.loc.file, kernel.loc.line);
+    let mut out = format!("{}, {}\n", kernel.label(), place(kernel.loc));
     let variant = match Variant::generate(kernel) {
         Ok(variant) => variant,
         Err(errors) => {
@@ -27,7 +28,7 @@ pub fn explain(kernel: &Kernel) -> String {
         if at != last {
             last = at;
             if let Some(loc) = loc {
-                let _ = writeln!(out, "\n{}:{}", loc.file, loc.line);
+                let _ = writeln!(out, "\n{}", place(*loc));
                 if shown.insert((loc.file, loc.line)) {
                     out += &ops(kernel, *loc);
                 }
