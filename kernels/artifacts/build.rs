@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tessera_kernel_dsl::ir::{BuildError, Kernel};
+use tessera_kernel_dsl::ir::{Access, BuildError, Elem, Kernel, Param, ParamKind};
 use tessera_kernel_dsl::{Entry, Target};
 
 fn main() -> ExitCode {
@@ -53,7 +53,63 @@ fn generate(entries: &[Entry]) -> Result<Vec<(&'static str, String)>, Vec<BuildE
         return Err(mistakes);
     }
     let code = tessera_kernel_cpu::source(&kernels)?;
-    Ok(vec![("cpu.rs", code), ("manifest.json", manifest(entries, &kernels))])
+    let manifest = manifest(entries, &kernels);
+    Ok(vec![("cpu.rs", code), ("by_name.rs", by_name(&kernels)), ("manifest.json", manifest)])
+}
+
+/// The function that launches a kernel by its name.
+fn by_name(kernels: &[Vec<Kernel>]) -> String {
+    let mut text = String::from(
+        "/// Launches the kernel of that name with arguments in the order of its parameters.\n\
+         ///\n\
+         /// # Errors\n\
+         /// An unknown name, arguments of another kind, and what the launch itself refuses.\n\
+         #[expect(clippy::too_many_lines, reason = \"one arm a kernel\")]\n\
+         pub fn launch(name: &str, args: &mut [Argument<'_>], cpu: &Cpu) -> Taken<()> {\n    \
+         let got = args.len();\n    match name {\n",
+    );
+    for kernel in kernels.iter().filter_map(|variants| variants.first()) {
+        let names: Vec<&str> = kernel.params.iter().map(|param| param.name.as_str()).collect();
+        let fields = kernel.params.iter().map(|param| {
+            let name = &param.name;
+            format!("                {name}: {name}.{}?,\n", getter(param))
+        });
+        let (name, list, want) = (&kernel.name, names.join(", "), names.len());
+        let launch: String = name.split('_').map(capital).collect();
+        write!(
+            text,
+            "        \"{name}\" => {{\n            let [{list}] = args else {{\n                \
+             return Err(ByNameError::Count {{ kernel: \"{name}\", got, want: {want} }});\n            \
+             }};\n            let launch = crate::cpu::{launch} {{\n{}            }};\n            \
+             Ok(launch.launch(cpu)?)\n        }}\n",
+            fields.collect::<String>(),
+        )
+        .expect("a string takes everything");
+    }
+    text + "        other => Err(ByNameError::Unknown(other.to_owned())),\n    }\n}\n"
+}
+
+fn capital(word: &str) -> String {
+    let (first, rest) = word.split_at(usize::from(!word.is_empty()));
+    first.to_uppercase() + rest
+}
+
+/// What makes a typed argument of an untyped one.
+fn getter(param: &Param) -> String {
+    match &param.kind {
+        ParamKind::Scalar(Elem::F32) => "float()".to_owned(),
+        ParamKind::Scalar(Elem::U64) => "int().map(i64::cast_unsigned)".to_owned(),
+        ParamKind::Scalar(_) => "int()".to_owned(),
+        ParamKind::View { elem, access, .. } => {
+            let read = *access == Access::Read;
+            let end = if read || matches!(elem, Elem::Packed(_)) { "()" } else { "_mut()" };
+            match elem {
+                Elem::Packed(_) => format!("packed{end}"),
+                Elem::Stored(_) => format!("stored{end}"),
+                number => format!("{number}{end}"),
+            }
+        }
+    }
 }
 
 /// One object a variant, in the order of the code.

@@ -3,6 +3,11 @@
 //! Nothing here is written by hand but this file; the build script of this crate runs the builders
 //! and the code generator, and the same sources give the same bytes.
 
+pub mod by_name;
+
+/// What the launches run on.
+pub use tessera_lanes as lanes;
+
 /// Launches on the CPU, one struct a kernel with the author's parameter names.
 #[allow(
     missing_docs,
@@ -21,6 +26,3 @@ pub mod cpu {
 
 /// What was built: one JSON object a variant, with kernel, label, class, dims and source.
 pub const MANIFEST: &str = include_str!(concat!(env!("OUT_DIR"), "/manifest.json"));
-
-/// What the launches run on.
-pub use tessera_lanes as lanes;
