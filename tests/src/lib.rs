@@ -1,6 +1,7 @@
 //! Fixtures that the tests and tools of several crates share.
 
 pub mod bench;
+pub mod cases;
 pub mod client;
 pub mod engine;
 pub mod generated;

@@ -1,0 +1,102 @@
+//! Every case of every kernel: the evaluator against the op's reference, and kernels with one op
+//! changed against the cases, which must notice.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use tessera_kernel_dsl::Target;
+use tessera_kernels::tiles::entries;
+use tessera_tests::cases::{Built, Case, differences, load, mutants, reference};
+use tessera_tile_ir::Kernel;
+use tessera_tile_ir::eval::evaluate;
+
+fn cases() -> Vec<Case> {
+    load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")).unwrap()
+}
+
+/// The variants of every kernel, by name.
+fn kernels() -> BTreeMap<&'static str, Vec<Kernel>> {
+    let variants = |target| move |entry: tessera_kernel_dsl::Entry| {
+        let built = (entry.build)(target).into_iter().map(|variant| variant.unwrap());
+        (entry.name, built.collect())
+    };
+    entries().into_iter().map(variants(Target::Cpu)).collect()
+}
+
+/// Calls `f` with each case and each variant it is for.
+fn each(mut f: impl FnMut(&Case, &Kernel)) {
+    let kernels = kernels();
+    let cases = cases();
+    for case in &cases {
+        let variants = kernels.get(case.kernel.as_str());
+        let variants = variants.unwrap_or_else(|| panic!("a case of no kernel: {}", case.kernel));
+        let fitting = variants.iter().filter(|kernel| case.fits(&kernel.formats, &kernel.consts));
+        let mut count = 0;
+        for kernel in fitting {
+            f(case, kernel);
+            count += 1;
+        }
+        assert!(count > 0, "{} `{}` fits no variant", case.kernel, case.name);
+    }
+}
+
+#[test]
+fn every_kernel_has_cases() {
+    let cases = cases();
+    for entry in entries() {
+        assert!(cases.iter().any(|case| case.kernel == entry.name), "{} has none", entry.name);
+    }
+}
+
+#[test]
+fn the_evaluator_agrees_with_the_references() {
+    let mut wrong = Vec::new();
+    each(|case, kernel| {
+        let label = format!("{} `{}`", kernel.label(), case.name);
+        let mut truth = Built::new(kernel, case).unwrap();
+        match (evaluate(kernel, &mut truth.args), &case.fails) {
+            (Ok(()), None) => {}
+            (Err(error), Some(message)) if error.to_string().contains(message.as_str()) => return,
+            (Err(error), _) => return wrong.push(format!("{label}: {error}")),
+            (Ok(()), Some(_)) => return wrong.push(format!("{label}: does not fail")),
+        }
+        let mut plain = Built::new(kernel, case).unwrap();
+        if reference(kernel, &mut plain) {
+            let found = differences(kernel, &plain.args, &truth.args, case.tolerance);
+            if let Some(first) = found.first() {
+                wrong.push(format!("{label}: {} differ, such as {first}", found.len()));
+            }
+        }
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn cases_notice_wrong_kernels() {
+    let kernels = kernels();
+    let cases = cases();
+    let mut weak = Vec::new();
+    for (name, variants) in &kernels {
+        let kernel = &variants[0];
+        let own = cases.iter().filter(|case| {
+            case.kernel == *name && case.fits(&kernel.formats, &kernel.consts)
+        });
+        let own: Vec<_> = own.filter(|case| case.fails.is_none()).collect();
+        let mutants = mutants(kernel);
+        let noticed = mutants.iter().filter(|mutant| own.iter().any(|case| notices(case, mutant, kernel)));
+        let noticed = noticed.count();
+        println!("{name}: {noticed} of {} noticed", mutants.len());
+        if noticed == 0 {
+            weak.push(*name);
+        }
+    }
+    assert!(weak.is_empty(), "no case notices a wrong {}", weak.join(", "));
+}
+
+/// Whether the results of a wrong kernel are none of the right one's.
+fn notices(case: &Case, mutant: &tessera_tests::cases::Mutant, kernel: &Kernel) -> bool {
+    let mut right = Built::new(kernel, case).unwrap();
+    evaluate(kernel, &mut right.args).unwrap();
+    let mut got = Built::new(kernel, case).unwrap();
+    let failed = evaluate(&mutant.kernel, &mut got.args).is_err();
+    failed || !differences(kernel, &got.args, &right.args, case.tolerance).is_empty()
+}
