@@ -14,8 +14,20 @@ fn main() {
         },
         Some(name) => {
             for kernel in built.iter().flatten().filter(|kernel| kernel.name == name) {
-                println!("{}", tessera_kernel_cpu::explain(kernel));
+                show(kernel);
             }
         }
+    }
+}
+
+fn show(kernel: &tessera_tile_ir::Kernel) {
+    let lines = match tessera_kernel_cpu::explain(kernel) {
+        Ok(lines) => lines,
+        Err(errors) => return errors.iter().for_each(|error| eprintln!("{error}")),
+    };
+    for (place, made) in lines {
+        println!("\n{}:{}", place.file, place.line);
+        made.ops.iter().for_each(|op| println!("  | {op}"));
+        made.code.iter().for_each(|code| println!("{}", code.text));
     }
 }

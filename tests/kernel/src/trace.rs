@@ -1,0 +1,330 @@
+//! What the tiles of a source line hold while the f64 evaluator runs a case.
+
+use crate::cases::{Built, Case};
+use crate::choose::dims;
+use crate::matrix;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use tessera_kernel_cpu::SourceLine;
+use tessera_tile_ir::eval::{Cells, Evaluator, Event};
+use tessera_tile_ir::{Kernel, Op, OpKind, Region, Value};
+
+/// Times that a value is shown in one program before the rest is left out, but for the last.
+const TIMES: usize = 3;
+/// Lines with ops that are offered where one was asked for that has none.
+const NEAREST: usize = 4;
+
+/// What to show.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The line.
+    pub place: SourceLine,
+    /// The programs, each by its index along the axes of the grid; zeros may be left out.
+    pub programs: &'a [Vec<i64>],
+    /// Characters of a line.
+    pub width: usize,
+}
+
+/// The line that `LINE` or `FILE:LINE` means: without a file, that of the kernel.
+///
+/// # Errors
+/// The nearest lines that have ops.
+pub fn place(
+    kernel: &Kernel,
+    text: &str,
+    read: &dyn Fn(&str) -> Vec<String>,
+) -> Result<SourceLine> {
+    let own = SourceLine::of(kernel.loc).file;
+    let (file, line) = text.rsplit_once(':').unwrap_or((&own, text));
+    let line: u32 = line
+        .parse()
+        .with_context(|| format!("`{text}` is no line: give its number, or FILE:NUMBER"))?;
+    let mut known: Vec<SourceLine> = every_op(kernel).map(|op| SourceLine::of(op.loc)).collect();
+    known.sort();
+    known.dedup();
+    let named =
+        |place: &SourceLine| place.file == file || place.file.ends_with(&format!("/{file}"));
+    let mut same: Vec<&SourceLine> = known.iter().filter(|place| named(place)).collect();
+    if let Some(found) = same.iter().find(|place| place.line == line) {
+        return Ok((*found).clone());
+    }
+    if same.is_empty() {
+        known.dedup_by(|a, b| a.file == b.file);
+        let files: Vec<&str> = known.iter().map(|place| place.file.as_str()).collect();
+        bail!("{} has no ops in `{file}`, but in {}", kernel.name, files.join(", "));
+    }
+    same.sort_by_key(|place| place.line.abs_diff(line));
+    same.truncate(NEAREST);
+    same.sort();
+    let source = read(&same[0].file);
+    let text = |line: u32| source.get(line as usize - 1).map_or("", |text| text.trim());
+    let lines = same.iter().map(|place| format!("  {:4} │ {}", place.line, text(place.line)));
+    bail!(
+        "{} has no ops at {file}:{line}; the nearest lines that have some are\n{}",
+        kernel.name,
+        lines.collect::<Vec<_>>().join("\n")
+    )
+}
+
+/// Runs a case in the evaluator and shows what was asked for. A launch that fails is shown up to
+/// there, with what stopped it.
+///
+/// # Errors
+/// A case that does not fit the kernel; a program that is not in the grid or does not get to the
+/// line.
+pub fn trace(
+    kernel: &Kernel,
+    case: &Case,
+    request: &Request<'_>,
+    read: &dyn Fn(&str) -> Vec<String>,
+) -> Result<String> {
+    let mut built = Built::new(kernel, case)?;
+    let SourceLine { file, line } = &request.place;
+    let source = read(file);
+    let text = source.get(*line as usize - 1).map_or("", |text| text.trim());
+    let mut out = format!("{}, case `{}` ({})\n", kernel.label(), case.name, dims(case));
+    let _ = writeln!(out, "{file}:{line} │ {text}");
+    let mut seen = Seen::new(kernel, request, read);
+    let end = Evaluator::new(kernel).trace(|event| seen.note(event)).run(&mut built.args);
+    seen.write(&mut out);
+    match end {
+        Ok(_) => seen.check(&case.name)?,
+        Err(error) => _ = writeln!(out, "\nstopped: {error}"),
+    }
+    Ok(out)
+}
+
+/// One value, once.
+struct Shown {
+    program: Vec<i64>,
+    value: Value,
+    header: String,
+    lines: Vec<String>,
+}
+
+/// What of the events is to be shown.
+struct Seen<'a> {
+    kernel: &'a Kernel,
+    request: &'a Request<'a>,
+    /// Of each op, by its address in the arena, the index values of the loops around it.
+    loops: BTreeMap<*const Op, Vec<Value>>,
+    names: BTreeMap<Value, String>,
+    indices: BTreeMap<Value, i64>,
+    grid: Vec<i64>,
+    shown: Vec<Option<Shown>>,
+    /// How often a value was seen in a program, and where its latest copy is in `shown`.
+    times: BTreeMap<(Vec<i64>, Value), (usize, usize)>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(
+        kernel: &'a Kernel,
+        request: &'a Request<'a>,
+        read: &dyn Fn(&str) -> Vec<String>,
+    ) -> Self {
+        let mut loops = BTreeMap::new();
+        enclosing(kernel, &kernel.body, &mut Vec::new(), &mut loops);
+        let mut names = BTreeMap::new();
+        for op in every_op(kernel).filter(|op| matches!(op.kind, OpKind::For { .. })) {
+            let SourceLine { file, line } = SourceLine::of(op.loc);
+            let lines = read(&file);
+            let name = lines.get(line as usize - 1).and_then(|text| loop_variable(text));
+            let index = op.regions[0].args[0];
+            names.insert(index, name.unwrap_or_else(|| format!("%{}", index.0)));
+        }
+        Self {
+            kernel,
+            request,
+            loops,
+            names,
+            indices: BTreeMap::new(),
+            grid: Vec::new(),
+            shown: Vec::new(),
+            times: BTreeMap::new(),
+        }
+    }
+
+    fn note(&mut self, event: &Event<'_>) {
+        self.grid.resize(event.program.len(), 0);
+        self.grid.iter_mut().zip(event.program).for_each(|(n, &i)| *n = (*n).max(i + 1));
+        if let (true, Cells::Int(index)) = (self.names.contains_key(&event.value), event.cells) {
+            self.indices.insert(event.value, index[0]);
+        }
+        let asked = event.program.is_empty()
+            || self.request.programs.iter().any(|asked| same_program(asked, event.program));
+        let here = SourceLine::of(event.loc) == self.request.place;
+        if !asked || !here || matches!(event.op.kind, OpKind::Const(_)) {
+            return;
+        }
+        let key = (event.program.to_vec(), event.value);
+        let (times, latest) = self.times.get(&key).copied().unwrap_or((0, 0));
+        if times > TIMES {
+            // There is a later one: the first few and the last are enough.
+            self.shown[latest] = None;
+        }
+        self.times.insert(key, (times + 1, self.shown.len()));
+        let shown = self.show(event, times);
+        self.shown.push(Some(shown));
+    }
+
+    fn show(&self, event: &Event<'_>, times: usize) -> Shown {
+        let Event { op, value, ty, .. } = event;
+        let mut header = self.header(event);
+        let mut lines = match op.kind {
+            // It says which value it repeats.
+            OpKind::Broadcast => Vec::new(),
+            _ => matrix::show(ty, event.cells, self.request.width.saturating_sub(4)),
+        };
+        if ty.shape.is_empty() && !lines.is_empty() {
+            header += &format!("  →  {}", lines.remove(0));
+        }
+        let around = self.loops.get(&std::ptr::from_ref(*op)).into_iter().flatten();
+        let at: Vec<String> = around
+            .filter_map(|index| {
+                Some(format!("{} = {}", self.names[index], self.indices.get(index)?))
+            })
+            .collect();
+        if !at.is_empty() {
+            header += &format!("    at {}", at.join(", "));
+        }
+        if times > TIMES {
+            header += &format!(", time {}", times + 1);
+        }
+        Shown { program: event.program.to_vec(), value: *value, header, lines }
+    }
+
+    /// How the value came to be.
+    fn header(&self, event: &Event<'_>) -> String {
+        let Event { op, value, ty, message, .. } = event;
+        let plain = format!("%{}: {ty}", value.0);
+        if let Some(message) = message {
+            return format!("{plain}, {message}");
+        }
+        let text = self.kernel.op_text(op);
+        if op.results.as_slice() == [*value] {
+            return text;
+        }
+        if op.results.contains(value) {
+            return format!("{plain}, after `{}`", op.kind.name());
+        }
+        match op.regions.first().map(|region| region.args.as_slice()) {
+            Some([index, ..]) if index == value => format!("{plain}, index of the loop"),
+            Some(_) => format!("{plain}, carried into the loop"),
+            None => format!("{plain}, for {text}"),
+        }
+    }
+
+    fn write(&self, out: &mut String) {
+        let mut program = None;
+        let mut gap: Vec<Value> = Vec::new();
+        for (i, shown) in self.shown.iter().enumerate() {
+            let Some(Shown { program: now, value, header, lines }) = shown else { continue };
+            if program != Some(now) {
+                program = Some(now);
+                gap.clear();
+                let name =
+                    if now.is_empty() { "grid".to_owned() } else { format!("program {now:?}") };
+                let _ = writeln!(out, "\n{name}");
+            }
+            let (times, latest) = self.times[&(now.clone(), *value)];
+            if times > TIMES + 1 && latest == i && !gap.contains(value) {
+                if gap.is_empty() {
+                    let _ = writeln!(out, "  ⋮  {} times more", times - TIMES - 1);
+                }
+                gap.push(*value);
+            }
+            let _ = writeln!(out, "  {header}");
+            lines.iter().for_each(|line| _ = writeln!(out, "    {line}"));
+        }
+    }
+
+    /// Whether every program asked for was there and got to the line.
+    fn check(&self, case: &str) -> Result<()> {
+        for asked in self.request.programs {
+            let mut extents = self.grid.iter();
+            let inside =
+                asked.iter().all(|&i| (0..extents.next().copied().unwrap_or(1)).contains(&i));
+            if !inside || self.grid.is_empty() {
+                let grid = &self.grid;
+                bail!("case `{case}` has {grid:?} programs along its axes: none is {asked:?}");
+            }
+            let reached =
+                |shown: &Shown| shown.program.is_empty() || same_program(asked, &shown.program);
+            if !self.shown.iter().flatten().any(reached) {
+                let SourceLine { file, line } = &self.request.place;
+                bail!("program {asked:?} of case `{case}` does not get to {file}:{line}");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an index that may be shorter means this program.
+fn same_program(asked: &[i64], program: &[i64]) -> bool {
+    let at = |index: &[i64], axis: usize| index.get(axis).copied().unwrap_or(0);
+    (0..asked.len().max(program.len())).all(|axis| at(asked, axis) == at(program, axis))
+}
+
+/// Every op of the grid and of the body, those of regions after their own.
+fn every_op(kernel: &Kernel) -> impl Iterator<Item = &Op> {
+    let mut open = vec![&kernel.body, &kernel.grid];
+    let mut ops = Vec::new();
+    while let Some(region) = open.pop() {
+        for &id in &region.ops {
+            let op = kernel.op(id);
+            open.extend(&op.regions);
+            if op.kind != OpKind::Yield {
+                ops.push(op);
+            }
+        }
+    }
+    ops.into_iter()
+}
+
+fn enclosing(
+    kernel: &Kernel,
+    region: &Region,
+    around: &mut Vec<Value>,
+    found: &mut BTreeMap<*const Op, Vec<Value>>,
+) {
+    for &id in &region.ops {
+        let op = kernel.op(id);
+        found.insert(std::ptr::from_ref(op), around.clone());
+        for inner in &op.regions {
+            let index = inner.args.first().filter(|_| matches!(op.kind, OpKind::For { .. }));
+            around.extend(index);
+            enclosing(kernel, inner, around, found);
+            if index.is_some() {
+                around.pop();
+            }
+        }
+    }
+}
+
+/// The name in `for NAME in`.
+fn loop_variable(line: &str) -> Option<String> {
+    let (name, _) = line.trim().strip_prefix("for ")?.split_once(" in ")?;
+    let plain = name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    plain.then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_may_leave_zeros_out() {
+        assert!(same_program(&[0, 0, 0], &[0]));
+        assert!(same_program(&[1], &[1, 0]));
+        assert!(!same_program(&[0, 1], &[0]));
+        assert!(!same_program(&[0], &[0, 2]));
+    }
+
+    #[test]
+    fn loops_are_called_as_in_the_source() {
+        assert_eq!(loop_variable("    for k in range(0, K, 64) {").as_deref(), Some("k"));
+        assert_eq!(loop_variable("    for (i, x) in xs {"), None);
+        assert_eq!(loop_variable("let x = 1;"), None);
+    }
+}
