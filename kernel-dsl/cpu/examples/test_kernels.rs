@@ -2,7 +2,7 @@
 //! --example test_kernels > kernel-dsl/cpu/tests/generated/kernels.rs`. With the name of a kernel,
 //! what became of it line by line.
 
-#[path = "../tests/kernels.rs"]
+#[path = "../tests/kernels/mod.rs"]
 mod kernels;
 
 fn main() {

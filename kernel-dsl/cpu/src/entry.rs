@@ -168,10 +168,7 @@ pub(crate) fn entry(variants: &[Variant<'_>], text: &mut Text) {
     let Some(first) = variants.first() else { return };
     let kernel = first.kernel;
     let name = camel(&kernel.name);
-    text.line(format!(
-        "/// A launch of `{}`, {}:{}.",
-        kernel.name, kernel.loc.file, kernel.loc.line
-    ));
+    text.line(format!("/// A launch of `{}`, {}.", kernel.name, place(kernel.loc)));
     text.line(format!("pub struct {name}<'a> {{"));
     for param in &kernel.params {
         text.line(format!("/// `{}`.", describe(param, kernel)));

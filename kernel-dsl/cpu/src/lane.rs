@@ -19,8 +19,16 @@ impl Generator<'_> {
             && let Some((_, op)) = self.plan.def(value)
             && is_index_change(op)
         {
-            let (source, r, c) = self.source(op, (r, c));
-            return self.lanes(nest, source, &r, &c);
+            let (source, source_r, source_c) = self.source(op, (r, c));
+            if !source_r.lane {
+                return self.lanes(nest, source, &source_r, &source_c);
+            }
+            // Each lane has a row of its own.
+            let bridge = self.bridge(nest, value, (r, c));
+            let name = self.name("x");
+            nest.push(r.level.max(c.level), format!("let {name} = {bridge};"));
+            nest.known.insert(key, name.clone());
+            return name;
         }
         let level = r.level.max(c.level);
         let class = self.class(value);
@@ -28,7 +36,7 @@ impl Generator<'_> {
         let expression = if is_scalar || !c.lane && !r.lane {
             let element = self.scalar(nest, value, r, c);
             splat(&element, class)
-        } else if r.lane || !class.in_lanes() {
+        } else if !class.in_lanes() {
             self.bridge(nest, value, (r, c))
         } else if let Some(tile) = self.tile(value) {
             load_tile(&format!("lanes({}, {})", tile.name, place(r, c, tile.stride)), class)
@@ -48,7 +56,18 @@ impl Generator<'_> {
     /// Sixteen elements computed one by one.
     fn bridge(&mut self, nest: &mut Nest, value: Value, (r, c): (&Ix, &Ix)) -> String {
         let class = self.class(value);
-        let element = self.scalar(nest, value, &r.lane(), &c.lane());
+        let lane = c.lane();
+        let mut element = self.scalar(nest, value, r, &lane);
+        let cols = self.rows_cols(value)[1];
+        if cols % 16 != 0 && element.contains('[') {
+            // Lanes past the last column would read past the end of a tile.
+            let zero = match class {
+                Class::F32 => "0.0",
+                Class::Bool => "false",
+                _ => "0",
+            };
+            element = format!("if {} < {cols} {{ {element} }} else {{ {zero} }}", lane.text);
+        }
         match class {
             Class::F32 => format!("from_fn(isa, |l| {element})"),
             Class::Bool => format!("from_fn_mask(isa, |l| {element})"),

@@ -131,11 +131,13 @@ impl<'k> Plan<'k> {
             return false;
         }
         match op.kind {
-            OpKind::Iota(_)
-            | OpKind::Broadcast
-            | OpKind::Reshape
-            | OpKind::Slice { .. }
-            | OpKind::Transpose => true,
+            OpKind::Iota(_) | OpKind::Broadcast | OpKind::Reshape | OpKind::Slice { .. } => true,
+            // The right operand of a dot has its columns next to each other: transposed once, where
+            // the author wrote it.
+            OpKind::Transpose => !self.users(result).iter().any(|&user| {
+                let user = self.kernel.op(user);
+                user.kind == OpKind::Dot && user.operands[1] == result
+            }),
             OpKind::Load(param) | OpKind::LoadRows(param) => self.is_read_only(param),
             _ => false,
         }

@@ -1,18 +1,32 @@
-//! The CPU device: buffers are vectors, and launches run the ops' references on the ambient
-//! thread pool. Nothing grows after it is allocated.
+//! The CPU device: buffers are vectors, and launches run on threads of its own. Nothing grows after
+//! it is allocated.
 
 use super::perform;
 use super::{CacheSpec, Device, DeviceError, Source, Target};
+use tessera_kernel_artifacts::lanes::isa::AnyIsa;
+use tessera_kernel_artifacts::lanes::{Cpu, Pool};
 use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, BufferType, CacheId, DeviceShapes, Launch, WeightId};
 
 /// Host memory behind the ids of launches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct CpuDevice {
+    pub(super) kernels: Kernels,
     pub(super) shapes: DeviceShapes,
     pub(super) buffers: Vec<Buffer>,
     pub(super) weights: Vec<PackedMatrix>,
     pub(super) caches: Vec<Cache>,
+}
+
+/// The code that launches run.
+#[derive(Debug)]
+pub(super) enum Kernels {
+    /// Kernels made from the kernel language, on these threads: what serves.
+    Generated(Box<Cpu>),
+    /// The ops' references: what tests compare with.
+    Reference,
+    /// Kernels that do nothing, on these threads: what measures the rest of a step.
+    Idle(Pool),
 }
 
 /// One typed array.
@@ -45,9 +59,45 @@ pub(super) struct Cache {
 }
 
 impl CpuDevice {
-    /// A device that holds nothing.
+    /// A device that holds nothing and computes on the calling thread.
     pub fn new() -> Self {
-        Self::default()
+        Self::with(Kernels::generated(Pool::of_caller()))
+    }
+
+    /// A device that computes on `num_threads` threads, the calling one included; 0 is one a core.
+    ///
+    /// # Errors
+    /// [`DeviceError::Threads`] if they cannot be started.
+    pub fn with_threads(num_threads: usize) -> Result<Self, DeviceError> {
+        threads(num_threads).map(|pool| Self::with(Kernels::generated(pool)))
+    }
+
+    /// A device that runs the ops' references, to compare with.
+    pub fn reference() -> Self {
+        Self::with(Kernels::Reference)
+    }
+
+    /// A device whose kernels do nothing on that many threads: launches are checked, handed to the
+    /// threads and waited for. To measure what a step is beside its kernels; 0 is one a core.
+    ///
+    /// # Errors
+    /// As [`CpuDevice::with_threads`].
+    pub fn idle(num_threads: usize) -> Result<Self, DeviceError> {
+        threads(num_threads).map(|pool| Self::with(Kernels::Idle(pool)))
+    }
+
+    /// Threads that a launch may use, the calling one included.
+    pub fn threads(&self) -> usize {
+        match &self.kernels {
+            Kernels::Generated(cpu) => cpu.pool().threads(),
+            Kernels::Idle(pool) => pool.threads(),
+            Kernels::Reference => 1,
+        }
+    }
+
+    fn with(kernels: Kernels) -> Self {
+        let shapes = DeviceShapes::default();
+        Self { kernels, shapes, buffers: Vec::new(), weights: Vec::new(), caches: Vec::new() }
     }
 
     fn cache(&self, id: CacheId, page: u32) -> Result<(&Cache, usize), DeviceError> {
@@ -60,6 +110,30 @@ impl CpuDevice {
         let cache = self.caches.get_mut(id.0 as usize);
         let cache = cache.ok_or(DeviceError::Unknown { kind: "cache", id: id.0 })?;
         check_page(&cache.spec, page).map(|page| (cache, page))
+    }
+}
+
+impl Kernels {
+    /// With the fastest instruction set of this machine.
+    fn generated(pool: Pool) -> Self {
+        Self::Generated(Box::new(Cpu::new(AnyIsa::best(), pool)))
+    }
+}
+
+impl Default for CpuDevice {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn threads(num: usize) -> Result<Pool, DeviceError> {
+    let num = match num {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        num => num,
+    };
+    match num {
+        1 => Ok(Pool::of_caller()),
+        num => Pool::new(num).map_err(|error| DeviceError::Threads { reason: error.to_string() }),
     }
 }
 
@@ -234,8 +308,7 @@ impl Device for CpuDevice {
 
     fn perform(&mut self, launch: &Launch) -> Result<(), DeviceError> {
         launch.check(&self.shapes)?;
-        perform::perform(self, launch)?;
-        Ok(())
+        perform::perform(self, launch)
     }
 }
 

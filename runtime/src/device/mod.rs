@@ -1,11 +1,13 @@
 //! Devices: memory that launches name by id, and the performing of launches.
 //!
-//! Knows no model and no request. [`CpuDevice`] runs the ops' references. [`Device`] is a trait
-//! although it has one implementation today because the CUDA device is the reason for the split
-//! between describing a launch and performing it; everything above is generic over it.
+//! Knows no model and no request. [`CpuDevice`] runs generated kernels, or the ops' references for
+//! tests to compare with. [`Device`] is a trait although it has one implementation today because
+//! the CUDA device is the reason for the split between describing a launch and performing it;
+//! everything above is generic over it.
 
 mod cpu;
 mod perform;
+mod reference;
 
 pub use cpu::CpuDevice;
 pub use tessera_kernels::launch::CacheSpec;
@@ -14,8 +16,8 @@ use std::fmt::Debug;
 use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, BufferType, CacheId, Launch, PlanError, WeightId};
 
-/// Lets all CPU devices of this process share `num_threads` worker threads; 0 takes one a core.
-/// The first caller decides.
+/// Lets loading, quantizing and the ops' references share `num_threads` worker threads in this
+/// process; 0 takes one a core. The first caller decides.
 ///
 /// # Errors
 /// [`DeviceError::Threads`] if the threads exist already or cannot be started.
@@ -24,7 +26,7 @@ pub fn use_threads(num_threads: usize) -> Result<(), DeviceError> {
     pool.build_global().map_err(|error| DeviceError::Threads { reason: error.to_string() })
 }
 
-/// Lets CPU devices compute on the calling thread alone, so that instructions can be counted.
+/// As [`use_threads`] with the calling thread alone, so that instructions can be counted.
 ///
 /// # Errors
 /// [`DeviceError::Threads`] if there are worker threads already.

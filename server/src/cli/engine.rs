@@ -7,10 +7,10 @@ use anyhow::Context;
 use std::path::Path;
 use std::sync::Arc;
 use tessera_runtime::checkpoint::{Checkpoint, Loaded, WeightPolicy, read_kv_scales};
-use tessera_runtime::device::use_threads;
+use tessera_runtime::device::{CpuDevice, use_threads};
 use tessera_runtime::engine::{
     EngineConfig, EngineHandle, EngineModel, EngineThreads, KvScales, PoolConfig, named_kv_format,
-    start,
+    start_on,
 };
 use tessera_runtime::model::ModelSpec;
 use tessera_runtime::schedule::Micros;
@@ -43,7 +43,8 @@ pub fn start_engine(
     config.clock =
         Arc::new(move || Micros(u64::try_from(clock.now().as_micros()).unwrap_or(u64::MAX)));
     let model = EngineModel { spec, prefill: prefill.weights, decode: decode.weights };
-    Ok(start(config, model)?)
+    let device = || CpuDevice::with_threads(settings.threads);
+    Ok(start_on([device()?, device()?], config, model)?)
 }
 
 fn load(checkpoint: &Checkpoint, weights: &str, pool: &str) -> anyhow::Result<Loaded> {

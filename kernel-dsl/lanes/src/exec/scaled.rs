@@ -114,7 +114,9 @@ impl ScaledBlock {
 }
 
 /// Quantized activations times weights of small integers; what is outside adds nothing.
-#[inline(always)]
+///
+/// Compiled once for an instruction set and a format, not into each of its callers.
+#[inline(never)]
 pub fn scaled_int<I: Isa, T: IntCodes, S: Decode>(
     isa: I,
     x: A16Rows<'_>,
@@ -125,14 +127,19 @@ pub fn scaled_int<I: Isa, T: IntCodes, S: Decode>(
     let Some(w) = w else { return };
     let Some((m, skip, [n, k])) = block.clip(x.rows(), w) else { return };
     let mut acc = Acc { data: &mut acc.data[skip * acc.stride..], stride: acc.stride };
-    dot_scaled_int::<I, T, S>(isa, x.slice(m.start, m.len()), &w.slab(n, k), &mut acc);
+    isa.run(
+        #[inline(always)]
+        || dot_scaled_int::<I, T, S>(isa, x.slice(m.start, m.len()), &w.slab(n, k), &mut acc),
+    );
 }
 
 /// f32 activations times weights of floats; what is outside adds nothing.
 ///
+/// Compiled once for an instruction set and a format, not into each of its callers.
+///
 /// # Panics
 /// If the activations are not as wide as the weights, which a launch checks.
-#[inline(always)]
+#[inline(never)]
 pub fn scaled_float<I: Isa, D: Decode, S: Decode>(
     isa: I,
     x: &View<'_, f32, 2>,
@@ -146,7 +153,11 @@ pub fn scaled_float<I: Isa, D: Decode, S: Decode>(
     let (data, stride) =
         x.slab(at, [m.len(), k.len()]).expect("activations are as wide as the weights");
     let mut acc = Acc { data: &mut acc.data[skip * acc.stride..], stride: acc.stride };
-    dot_scaled_float::<I, D, S>(isa, Rows { data, stride, rows: m.len() }, &w.slab(n, k), &mut acc);
+    let x = Rows { data, stride, rows: m.len() };
+    isa.run(
+        #[inline(always)]
+        || dot_scaled_float::<I, D, S>(isa, x, &w.slab(n, k), &mut acc),
+    );
 }
 
 /// Rows from a row and columns from a column of weights as f32, zeros outside.

@@ -235,6 +235,7 @@ impl PackedWeights {
         }
     }
 
+    #[inline]
     fn panel(&self, idx: usize) -> Panel<'_> {
         let plan = &self.plan;
         let panel = &self.data[idx * plan.bytes..(idx + 1) * plan.bytes];
@@ -257,6 +258,7 @@ pub struct Slab<'a> {
 
 impl<'a> Slab<'a> {
     /// Number of panels.
+    #[inline]
     pub fn num_panels(&self) -> usize {
         self.panels.len()
     }

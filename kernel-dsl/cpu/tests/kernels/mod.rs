@@ -168,7 +168,7 @@ pub(crate) fn table(
     let row = from.rows(ids, 0, 20);
     rows.store_rows(here, 0, row);
     spots.scatter([here], from.gather([ids, rem(here, 3)]));
-    inverse.scatter([select(ids < 0, -1, ids)], here);
+    inverse.scatter([select((ids < 0) | (here >= R), -1, ids)], here);
 }
 
 /// Loops and branches that carry scalars and tiles.
