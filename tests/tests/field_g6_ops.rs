@@ -8,6 +8,7 @@ use tessera_kernels::launch::{BufferId, CacheId, Launch, RowView};
 use tessera_kernels::ops::absorb::{AbsorbQuery, AbsorbValue};
 use tessera_kernels::ops::attention::merge;
 use tessera_kernels::ops::kv_write::KvWrite;
+use tessera_kernels::ops::rope::Rotation;
 use tessera_kernels::ops::mla_decode::MlaDecode;
 use tessera_kernels::ops::mla_prefill::{MlaDims, MlaPrefill, PagedBatch};
 use tessera_kernels::ops::router::Router;
@@ -39,6 +40,13 @@ fn i32_buffer(device: &mut CpuDevice, values: &[i32]) -> BufferId {
     id
 }
 
+/// A rotation that turns nothing.
+fn still(device: &mut CpuDevice, tokens: usize, rope_dim: usize) -> Rotation {
+    let positions = i32_buffer(device, &vec![0; tokens]);
+    let inv_freq = f32_buffer(device, &vec![0.0; rope_dim / 2]);
+    Rotation { positions, inv_freq, magnitude: 1.0, interleaved: false }
+}
+
 /// One sequence of `len` tokens in pages 5, 2, 7, 0 of a cache of 8.
 struct Bench {
     device: CpuDevice,
@@ -64,7 +72,7 @@ impl Bench {
             device.write_page(cache, page, &vec![fill; spec.page_bytes()]).unwrap();
         }
         let latent = f32_buffer(&mut device, &values(len * DIMS.kv_lora_rank, 0.83));
-        let rope = f32_buffer(&mut device, &values(len * DIMS.qk_rope_head_dim, 0.59));
+        let k_pe = f32_buffer(&mut device, &values(len * DIMS.qk_rope_head_dim, 0.59));
         let slots: Vec<i64> = (0..len)
             .map(|t| i64::from(PAGES[t / PAGE_SIZE]) * 4 + (t % PAGE_SIZE) as i64)
             .collect();
@@ -73,7 +81,8 @@ impl Bench {
         let saturated = device.alloc_u32(len).unwrap();
         let write = KvWrite {
             latent: RowView::contiguous(latent, len, DIMS.kv_lora_rank),
-            rope: RowView::contiguous(rope, len, DIMS.qk_rope_head_dim),
+            k_pe: RowView::contiguous(k_pe, len, DIMS.qk_rope_head_dim),
+            rotation: still(&mut device, len, DIMS.qk_rope_head_dim),
             slot_mapping,
             cache,
             layer: 0,
@@ -191,17 +200,18 @@ fn attention_matches_the_definition() {
 fn o_305_k_scale_half_writes_0x48_and_reads_2() {
     let mut device = CpuDevice::new();
     let format = kv_format("fp8_e4m3").unwrap();
-    let spec = CacheSpec { format, num_layers: 2, num_pages: 2, page_size: 4, entry: 2 };
+    let spec = CacheSpec { format, num_layers: 2, num_pages: 2, page_size: 4, entry: 4 };
     let cache = device.alloc_cache(spec).unwrap();
     device.set_page_scales(cache, 1, &[1.0, 0.5]).unwrap();
-    let latent = f32_buffer(&mut device, &[2.0]);
-    let rope = f32_buffer(&mut device, &[1000.0]);
+    let latent = f32_buffer(&mut device, &[2.0, 1000.0]);
+    let k_pe = f32_buffer(&mut device, &[0.0, 0.0]);
     let slot_mapping = device.alloc_i64(1).unwrap();
     device.write_i64(slot_mapping, &[5]).unwrap();
     let saturated = device.alloc_u32(1).unwrap();
     let write = KvWrite {
-        latent: RowView::contiguous(latent, 1, 1),
-        rope: RowView::contiguous(rope, 1, 1),
+        latent: RowView::contiguous(latent, 1, 2),
+        k_pe: RowView::contiguous(k_pe, 1, 2),
+        rotation: still(&mut device, 1, 2),
         slot_mapping,
         cache,
         layer: 1,
@@ -209,8 +219,8 @@ fn o_305_k_scale_half_writes_0x48_and_reads_2() {
     };
     device.perform(&Launch::KvWrite(write)).unwrap();
     let page = device.read_page(cache, 1).unwrap();
-    assert_eq!(page[8 + 2..8 + 4], [0x48, 0x7e]);
-    assert!(page.iter().enumerate().all(|(i, b)| (10..12).contains(&i) || *b == 0));
+    assert_eq!(page[16 + 4..16 + 6], [0x48, 0x7e]);
+    assert!(page.iter().enumerate().all(|(i, b)| (20..22).contains(&i) || *b == 0));
     let mut count = [0];
     device.read_u32(saturated, &mut count).unwrap();
     assert_eq!(count, [1]);
@@ -255,13 +265,14 @@ fn o_406_offsets_are_64_bit() {
     let slots = [3_728_270i64, 3_728_271, 3_800_000];
     let latent: Vec<f32> = (0..3 * 512).map(|i| (1 + i / 512) as f32).collect();
     let latent = f32_buffer(&mut device, &latent);
-    let rope = f32_buffer(&mut device, &[0.5; 3 * 64]);
+    let k_pe = f32_buffer(&mut device, &[0.5; 3 * 64]);
     let slot_mapping = device.alloc_i64(3).unwrap();
     device.write_i64(slot_mapping, &slots).unwrap();
     let saturated = device.alloc_u32(3).unwrap();
     let write = KvWrite {
         latent: RowView::contiguous(latent, 3, 512),
-        rope: RowView::contiguous(rope, 3, 64),
+        k_pe: RowView::contiguous(k_pe, 3, 64),
+        rotation: still(&mut device, 3, 64),
         slot_mapping,
         cache,
         layer: 0,

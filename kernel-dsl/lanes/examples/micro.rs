@@ -16,15 +16,23 @@ use tessera_lanes::packed::{PackedWeights, WeightParts};
 use tessera_tile_ir::format::{Element, Format, ScaleTile, ScaleType, Tol};
 
 const COLS: usize = 4096;
-const PASSES: usize = 60;
+const PASSES: usize = 200;
 /// What is streamed is larger than the caches of a core, and each pass reads another part of it.
 const STREAM_BYTES: usize = 128 << 20;
 /// What one pass reads.
-const PASS_BYTES: usize = 4 << 20;
+const PASS_BYTES: usize = 2 << 20;
 
 const fn format(name: &'static str, element: Element, scale_tile: Option<ScaleTile>) -> Format {
     let tol = Tol { element: 0.0, tensor: 0.0 };
-    Format { name, element, scale_tile, zero_point: false, tensor_scale: false, tol }
+    Format {
+        name,
+        element,
+        scale_tile,
+        zero_point: false,
+        tensor_scale: false,
+        tol,
+        activation: None,
+    }
 }
 
 const fn tile(scale: ScaleType, rows: usize, cols: usize) -> Option<ScaleTile> {
@@ -131,9 +139,26 @@ impl WithIsa for &FmaPeak {
     }
 }
 
-struct Product<'a> {
+struct Quantize<'a> {
     x: &'a [f32],
     words: &'a mut [i32],
+}
+
+impl WithIsa for Quantize<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call<I: Isa>(self, isa: I) {
+        let words = a16_row_words(COLS, 32);
+        for (x, words) in self.x.chunks(COLS).zip(self.words.chunks_mut(words)) {
+            quantize_row(isa, x, 32, words);
+        }
+    }
+}
+
+struct Product<'a> {
+    x: &'a [f32],
+    words: &'a [i32],
     m: usize,
     w: &'a PackedWeights,
     /// First row of the weight, and how many.
@@ -151,12 +176,7 @@ impl WithIsa for &mut Product<'_> {
         let acc = &mut Acc { data: self.out, stride: rows };
         let x = Rows { data: self.x, stride: COLS, rows: self.m };
         if self.w.format() == INT4 {
-            let words = a16_row_words(COLS, 32);
-            for (x, words) in self.x.chunks(COLS).zip(self.words.chunks_mut(words)) {
-                quantize_row(isa, x, 32, words);
-            }
-            let words = &self.words[..self.m * words];
-            let x = A16Rows { words, cols: COLS, group: 32 };
+            let x = A16Rows { words: self.words, cols: COLS, group: 32 };
             dot_scaled_int::<I, I4Codes, AsBf16>(isa, x, &slab, acc);
         } else if self.w.format() == FP8 {
             dot_scaled_float::<I, AsE4m3, AsF32>(isa, x, &slab, acc);
@@ -230,6 +250,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         });
         let fma = lanes / peak.as_secs_f64();
         println!("{isa:?}: reads {read:.1} GB/s, dot4 {dot4:.0} GOP/s, fma {fma:.0} GFLOP/s");
+        let (x, mut words) = (vec![0.5; COLS], vec![0; a16_row_words(COLS, 32)]);
+        let time = best(|_| isa.run(Quantize { x: &x, words: &mut words }));
+        println!("  quantizes {:.2} G values/s", COLS as f64 / time.as_secs_f64() / 1e9);
         for w in weights.iter().filter(|_| isa.name() != "scalar") {
             for m in [1, 4, 8, 64] {
                 measure(isa, w, m, [read, dot4 / 2.0, fma]);
@@ -243,12 +266,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 fn measure(isa: AnyIsa, w: &PackedWeights, m: usize, bounds: [f64; 3]) {
     let x: Vec<f32> = (0..m * COLS).map(|i| (i as f32 * 0.37).sin()).collect();
     let mut words = vec![0; m * a16_row_words(COLS, 32)];
+    // Once for all rows of a weight, so not part of the product.
+    isa.run(Quantize { x: &x, words: &mut words });
     // Many rows reuse what they read, and take longer.
-    let rows = PASS_BYTES / if m > 8 { 4 } else { 1 } / w.format().row_bytes(COLS);
+    let rows = PASS_BYTES / m.min(8) / w.format().row_bytes(COLS);
     let mut out = vec![0.0; m * rows];
     let time = best(|pass| {
         let rows = [pass * rows % w.rows(), rows];
-        isa.run(&mut Product { x: &x, words: &mut words, m, w, rows, out: &mut out });
+        isa.run(&mut Product { x: &x, words: &words, m, w, rows, out: &mut out });
     });
     let time = time.as_secs_f64();
     let bytes = w.num_bytes() as f64 * rows as f64 / w.rows() as f64;

@@ -8,7 +8,15 @@ use tessera_tile_ir::format::{Element, Format, ScaleTile, ScaleType, Tol, WHOLE}
 
 const fn format(name: &'static str, element: Element, tile: Option<ScaleTile>) -> Format {
     let tol = Tol { element: 0.0, tensor: 0.0 };
-    Format { name, element, scale_tile: tile, zero_point: false, tensor_scale: false, tol }
+    Format {
+        name,
+        element,
+        scale_tile: tile,
+        zero_point: false,
+        tensor_scale: false,
+        tol,
+        activation: None,
+    }
 }
 
 const fn tile(scale: ScaleType, rows: usize, cols: usize) -> Option<ScaleTile> {

@@ -11,8 +11,6 @@ use crate::launch::{BufferId, BufferType, DeviceShapes, PlanError, RowView};
 ///
 /// # Shapes
 /// - `x`: f32 `[num_tokens, >= (num_heads - 1) * head_stride + rope_dim]`, changed in place
-/// - `positions`: i32 `[num_tokens]`
-/// - `inv_freq`: f32 `[rope_dim / 2]`
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "see Shapes")]
 pub struct Rope {
@@ -20,12 +18,56 @@ pub struct Rope {
     pub num_heads: usize,
     pub head_stride: usize,
     pub rope_dim: usize,
+    pub rotation: Rotation,
+}
+
+/// How the rows of a step rotate.
+///
+/// # Shapes
+/// - `positions`: i32 `[num_tokens]`; `inv_freq`: f32 `[rope_dim / 2]`
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(missing_docs, reason = "see Shapes")]
+pub struct Rotation {
     pub positions: BufferId,
     pub inv_freq: BufferId,
     /// Factor on sine and cosine.
     pub magnitude: f32,
     /// Pairs are `(2i, 2i + 1)` if set, `(i, i + rope_dim / 2)` if not.
     pub interleaved: bool,
+}
+
+impl Rotation {
+    pub(super) fn check(
+        &self,
+        check: &Check<'_>,
+        rope_dim: usize,
+        tokens: usize,
+    ) -> Result<(), PlanError> {
+        check.ensure(rope_dim.is_multiple_of(2), "rope_dim", rope_dim, "an even size")?;
+        check.array("positions", self.positions, BufferType::I32, tokens)?;
+        check.array("inv_freq", self.inv_freq, BufferType::F32, rope_dim / 2)
+    }
+
+    /// Sine and cosine of each pair at a position. The angle is an f32 product, as in the models'
+    /// own implementations; sine and cosine are f32.
+    pub(super) fn turns(&self, position: i32, inv_freq: &[f32], pairs: usize) -> Vec<(f32, f32)> {
+        let turn = |freq: &f32| {
+            #[expect(clippy::cast_precision_loss, reason = "positions are below 2^24")]
+            let (sin, cos) = (position as f32 * freq).sin_cos();
+            (sin * self.magnitude, cos * self.magnitude)
+        };
+        inv_freq[..pairs].iter().map(turn).collect()
+    }
+
+    pub(super) fn turn(&self, turns: &[(f32, f32)], head: &mut [f32]) {
+        let half = turns.len();
+        for (i, (sin, cos)) in turns.iter().enumerate() {
+            let (a, b) = if self.interleaved { (2 * i, 2 * i + 1) } else { (i, i + half) };
+            let (x, y) = (head[a], head[b]);
+            head[a] = x * cos - y * sin;
+            head[b] = y * cos + x * sin;
+        }
+    }
 }
 
 impl Rope {
@@ -36,7 +78,6 @@ impl Rope {
     pub fn check(&self, shapes: &DeviceShapes) -> Result<(), PlanError> {
         let check = Check { op: "rope", shapes };
         check.view("x", &self.x, [self.x.rows, self.x.cols])?;
-        check.ensure(self.rope_dim.is_multiple_of(2), "rope_dim", self.rope_dim, "an even size")?;
         check.ensure(self.num_heads > 0, "num_heads", self.num_heads, "at least 1")?;
         let apart = self.num_heads == 1 || self.head_stride >= self.rope_dim;
         check.ensure(apart, "head_stride", self.head_stride, "at least `rope_dim`")?;
@@ -45,33 +86,15 @@ impl Rope {
         if self.x.cols < width {
             return Err(check.shape("x", &[self.x.rows, self.x.cols], &[self.x.rows, width]));
         }
-        check.array("positions", self.positions, BufferType::I32, self.x.rows)?;
-        check.array("inv_freq", self.inv_freq, BufferType::F32, self.rope_dim / 2)
+        self.rotation.check(&check, self.rope_dim, self.x.rows)
     }
 
     /// Rotates `x`.
-    ///
-    /// # Numerics
-    /// The angle is an f32 product, as in the models' own implementations; sine and cosine are f32.
     pub fn reference(&self, x: RowsMut<'_>, positions: &[i32], inv_freq: &[f32]) {
-        let half = self.rope_dim / 2;
         x.for_each(self.num_heads * self.rope_dim * 4, |t, row| {
-            let turns: Vec<(f32, f32)> = inv_freq[..half]
-                .iter()
-                .map(|freq| {
-                    #[expect(clippy::cast_precision_loss, reason = "positions are below 2^24")]
-                    let (sin, cos) = (positions[t] as f32 * freq).sin_cos();
-                    (sin * self.magnitude, cos * self.magnitude)
-                })
-                .collect();
+            let turns = self.rotation.turns(positions[t], inv_freq, self.rope_dim / 2);
             for head in 0..self.num_heads {
-                let head = &mut row[head * self.head_stride..][..self.rope_dim];
-                for (i, (sin, cos)) in turns.iter().enumerate() {
-                    let (a, b) = if self.interleaved { (2 * i, 2 * i + 1) } else { (i, i + half) };
-                    let (x, y) = (head[a], head[b]);
-                    head[a] = x * cos - y * sin;
-                    head[b] = y * cos + x * sin;
-                }
+                self.rotation.turn(&turns, &mut row[head * self.head_stride..][..self.rope_dim]);
             }
         });
     }
@@ -225,10 +248,12 @@ mod tests {
             num_heads: 1,
             head_stride: 4,
             rope_dim: 4,
-            positions: BufferId(1),
-            inv_freq: BufferId(2),
-            magnitude: 2.0,
-            interleaved,
+            rotation: Rotation {
+                positions: BufferId(1),
+                inv_freq: BufferId(2),
+                magnitude: 2.0,
+                interleaved,
+            },
         };
         for (interleaved, want) in [(true, [-4.0, 2.0, 6.0, 8.0]), (false, [-6.0, 4.0, 2.0, 8.0])] {
             let mut x = [1.0, 2.0, 3.0, 4.0];

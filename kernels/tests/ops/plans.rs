@@ -18,7 +18,7 @@ use tessera_kernels::ops::page_digest::{DigestKey, PageDigest};
 use tessera_kernels::ops::page_tag_check::PageTagCheck;
 use tessera_kernels::ops::permute::Permute;
 use tessera_kernels::ops::rms_norm::RmsNorm;
-use tessera_kernels::ops::rope::Rope;
+use tessera_kernels::ops::rope::{Rope, Rotation};
 use tessera_kernels::ops::router::Router;
 use tessera_kernels::ops::sample::{Sample, SampleParams, SampleRow};
 use tessera_kernels::ops::swiglu::SwiGlu;
@@ -88,17 +88,18 @@ fn rope() -> Rope {
         num_heads: 2,
         head_stride: 3,
         rope_dim: 2,
-        positions: I32,
-        inv_freq: Y,
-        magnitude: 1.0,
-        interleaved: true,
+        rotation: ROTATION,
     }
 }
+
+const ROTATION: Rotation =
+    Rotation { positions: I32, inv_freq: Y, magnitude: 1.0, interleaved: true };
 
 fn kv_write() -> KvWrite {
     KvWrite {
         latent: view(X, 3, 4),
-        rope: view(Y, 3, 2),
+        k_pe: view(Y, 3, 2),
+        rotation: ROTATION,
         slot_mapping: I64,
         cache: CACHE,
         layer: 1,
@@ -328,7 +329,10 @@ fn plans_of_rows_that_do_not_fit_are_refused() {
         (L::Rope(Rope { num_heads: 0, ..rope() }), ("rope", "num_heads")),
         (L::Rope(Rope { head_stride: 1, ..rope() }), ("rope", "head_stride")),
         (L::Rope(Rope { num_heads: 3, ..rope() }), ("rope", "x")),
-        (L::Rope(Rope { inv_freq: I32, ..rope() }), ("rope", "inv_freq")),
+        (
+            L::Rope(Rope { rotation: Rotation { inv_freq: I32, ..ROTATION }, ..rope() }),
+            ("rope", "inv_freq"),
+        ),
         (L::SwiGlu(SwiGlu { up: view(Y, 2, 4), ..swiglu() }), ("swiglu", "up")),
         (L::SwiGlu(SwiGlu { out: view(Y, 3, 4), ..swiglu() }), ("swiglu", "out")),
         (L::GatherRows(GatherRows { rows: SHORT, ..gather() }), ("gather_rows", "rows")),
@@ -422,7 +426,7 @@ fn plans_of_the_cache_that_do_not_fit_are_refused() {
     use Launch as L;
     let cases = [
         (L::KvWrite(KvWrite { layer: 2, ..kv_write() }), ("kv_write", "layer")),
-        (L::KvWrite(KvWrite { rope: view(Y, 3, 3), ..kv_write() }), ("kv_write", "cache")),
+        (L::KvWrite(KvWrite { k_pe: view(Y, 3, 4), ..kv_write() }), ("kv_write", "cache")),
         (L::KvWrite(KvWrite { slot_mapping: I32, ..kv_write() }), ("kv_write", "slot_mapping")),
         (
             L::PageTagCheck(PageTagCheck { cache: NO_CACHE, ..tag_check() }),

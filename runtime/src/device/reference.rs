@@ -31,7 +31,7 @@ pub(super) fn perform(device: &mut CpuDevice, launch: &Launch) -> Result<(), Pla
         }),
         Launch::GroupedLinear(op) => grouped_linear(device, op),
         Launch::Rope(op) => device.lend([op.x.buffer], |device, [x]| {
-            op.reference(x.rows(&op.x), device.i32(op.positions), device.f32(op.inv_freq));
+            op.reference(x.rows(&op.x), device.i32(op.rotation.positions), device.f32(op.rotation.inv_freq));
             Ok(())
         }),
         Launch::KvWrite(op) => kv_write(device, op),
@@ -105,9 +105,11 @@ fn kv_write(device: &mut CpuDevice, op: &KvWrite) -> Result<(), PlanError> {
     let saturated_at = op.saturated.0 as usize;
     let mut saturated = std::mem::take(&mut buffers[saturated_at]);
     let rows = |view: &RowView| Rows::new(buffers[view.buffer.0 as usize].as_f32(), view);
+    let positions = buffers[op.rotation.positions.0 as usize].as_i32();
+    let inv_freq = buffers[op.rotation.inv_freq.0 as usize].as_f32();
     let slots = buffers[op.slot_mapping.0 as usize].as_i64();
-    let inputs = (rows(&op.latent), rows(&op.rope));
-    let result = op.reference(inputs, slots, cache, saturated.u32());
+    let inputs = (rows(&op.latent), rows(&op.k_pe));
+    let result = op.reference(inputs, (positions, inv_freq, slots), cache, saturated.u32());
     buffers[saturated_at] = saturated;
     result
 }
@@ -210,10 +212,7 @@ impl CpuDevice {
     }
 
     fn i32(&self, id: BufferId) -> &[i32] {
-        match &self.buffers[id.0 as usize] {
-            Buffer::I32(values) => values,
-            other => other.wrong_type(),
-        }
+        self.buffers[id.0 as usize].as_i32()
     }
 
     fn u64(&self, id: BufferId) -> &[u64] {
@@ -250,6 +249,13 @@ impl Buffer {
     fn as_f32(&self) -> &[f32] {
         match self {
             Self::F32(values) => values,
+            other => other.wrong_type(),
+        }
+    }
+
+    fn as_i32(&self) -> &[i32] {
+        match self {
+            Self::I32(values) => values,
             other => other.wrong_type(),
         }
     }

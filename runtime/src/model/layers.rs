@@ -13,7 +13,7 @@ use tessera_kernels::ops::mla_decode::MlaDecode;
 use tessera_kernels::ops::mla_prefill::MlaPrefill;
 use tessera_kernels::ops::permute::Permute;
 use tessera_kernels::ops::rms_norm::RmsNorm;
-use tessera_kernels::ops::rope::Rope;
+use tessera_kernels::ops::rope::{Rope, Rotation};
 use tessera_kernels::ops::router::Router;
 use tessera_kernels::ops::swiglu::SwiGlu;
 
@@ -169,8 +169,13 @@ impl AttentionIds {
             out: views.kv_latent,
         }));
         let q_pe = views.q.columns(dims.qk_nope_head_dim, views.q.cols - dims.qk_nope_head_dim);
-        out.push(rope(spec, views, q_pe, dims.num_heads));
-        out.push(rope(spec, views, k_pe(views), 1));
+        out.push(Launch::Rope(Rope {
+            x: q_pe,
+            num_heads: dims.num_heads,
+            head_stride: dims.qk_nope_head_dim + dims.qk_rope_head_dim,
+            rope_dim: dims.qk_rope_head_dim,
+            rotation: rotation(spec, views),
+        }));
     }
 
     fn attend(&self, spec: &ModelSpec, views: &Views, place: Place, out: &mut Vec<Launch>) {
@@ -179,7 +184,8 @@ impl AttentionIds {
         let (kv_b, softmax_scale) = (self.kv_b_proj, spec.attention.softmax_scale);
         out.push(Launch::KvWrite(KvWrite {
             latent: views.kv_latent,
-            rope: k_pe(views),
+            k_pe: k_pe(views),
+            rotation: rotation(spec, views),
             slot_mapping: views.slot_mapping,
             cache,
             layer,
@@ -356,16 +362,11 @@ fn k_pe(views: &Views) -> RowView {
     views.kv_a.columns(views.dims.kv_lora_rank, views.dims.qk_rope_head_dim)
 }
 
-fn rope(spec: &ModelSpec, views: &Views, x: RowView, num_heads: usize) -> Launch {
-    let dims = views.dims;
-    Launch::Rope(Rope {
-        x,
-        num_heads,
-        head_stride: dims.qk_nope_head_dim + dims.qk_rope_head_dim,
-        rope_dim: dims.qk_rope_head_dim,
+fn rotation(spec: &ModelSpec, views: &Views) -> Rotation {
+    Rotation {
         positions: views.positions,
         inv_freq: views.inv_freq,
         magnitude: views.rope_magnitude,
         interleaved: spec.rope.interleaved,
-    })
+    }
 }

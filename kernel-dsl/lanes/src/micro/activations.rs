@@ -34,10 +34,13 @@ pub struct A16Rows<'a> {
 }
 
 impl<'a> A16Rows<'a> {
-    /// Number of rows.
+    /// Number of rows; none if they have no columns.
     #[inline(always)]
     pub const fn rows(&self) -> usize {
-        self.words.len() / a16_row_words(self.cols, self.group)
+        match a16_row_words(self.cols, self.group) {
+            0 => 0,
+            words => self.words.len() / words,
+        }
     }
 
     /// Rows `first..first + count`.

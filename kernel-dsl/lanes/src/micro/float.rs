@@ -82,7 +82,8 @@ impl<'a> Job<'a> {
         while panel < self.w.num_panels() {
             let place = Place { row: 0, rows, panel };
             panel += match block_rows::<I>(rows) {
-                8 => self.streamed::<I, D, S, 8, 1>(isa, place, acc),
+                8 => self.streamed::<I, D, S, 8, 2>(isa, place, acc),
+                4 if I::BLOCK_ROWS > 4 => self.streamed::<I, D, S, 4, 4>(isa, place, acc),
                 4 => self.streamed::<I, D, S, 4, 2>(isa, place, acc),
                 _ if I::BLOCK_ROWS > 1 => self.streamed::<I, D, S, 1, 4>(isa, place, acc),
                 _ => self.streamed::<I, D, S, 1, 1>(isa, place, acc),

@@ -6,7 +6,7 @@
 
 use super::{A16Rows, Acc, Decode, Place, block_rows, load_codes};
 use crate::isa::{Isa, LANES};
-use crate::packed::{Panel, Slab};
+use crate::packed::Slab;
 
 /// Weight codes that stand for small integers times a power of two.
 pub trait IntCodes {
@@ -67,6 +67,10 @@ pub fn dot_scaled_int<I: Isa, T: IntCodes, S: Decode>(
     );
 }
 
+/// Columns of eight rows of activations, two bytes each, that leave room for weights in the nearest
+/// cache.
+const CACHED_COLS: usize = 1024;
+
 struct Job<'a> {
     x: A16Rows<'a>,
     w: &'a Slab<'a>,
@@ -79,6 +83,21 @@ impl Job<'_> {
     #[inline(always)]
     fn all<I: Isa, T: IntCodes, S: Decode>(&self, isa: I, acc: &mut Acc<'_>) {
         let rows = self.x.rows();
+        if rows <= 8 {
+            self.panels::<I, T, S>(isa, rows, acc);
+            return;
+        }
+        // Many rows do not fit the nearest cache: they are taken a part of their columns at a time.
+        // Few would gain less from that than weights lose which are not read from end to end.
+        let step = (CACHED_COLS / self.x.group).max(1);
+        for start in self.groups.clone().step_by(step) {
+            let groups = start..(start + step).min(self.groups.end);
+            Job { groups, ..*self }.panels::<I, T, S>(isa, rows, acc);
+        }
+    }
+
+    #[inline(always)]
+    fn panels<I: Isa, T: IntCodes, S: Decode>(&self, isa: I, rows: usize, acc: &mut Acc<'_>) {
         for panel in 0..self.w.num_panels() {
             let mut row = 0;
             while row < rows {
@@ -107,22 +126,38 @@ impl Job<'_> {
             x[m] = self.x.row(places.rows[m]);
         }
         let w = self.w.panel(place.panel);
+        let (w_steps, zero_points) = (w.nibbles(), w.zero_points.as_chunks::<LANES>().0);
+        let (all_steps, all_groups) = (w_steps.len(), x[0].1.len());
+        let mut x_steps = [&x[0].0[..all_steps]; MB];
+        let mut metas = [&x[0].1[..all_groups]; MB];
+        for m in 1..MB {
+            x_steps[m] = &x[m].0[..all_steps];
+            metas[m] = &x[m].1[..all_groups];
+        }
         let group_steps = self.x.group.div_ceil(8).max(1);
-        let all_steps = self.x.cols.div_ceil(8);
-        for group in self.groups.clone() {
+        for group in self.groups.start..self.groups.end.min(all_groups) {
             let steps = group * group_steps..((group + 1) * group_steps).min(all_steps);
-            let mut x_steps = [&x[0].0[steps.clone()]; MB];
-            for m in 1..MB {
-                x_steps[m] = &x[m].0[steps.clone()];
+            let zero_points = zero_points.get(group);
+            // What the offset of the codes adds to the sums is taken away before, as a scalar.
+            let mut start = [isa.splat_i32(0); MB];
+            for m in 0..MB {
+                let offset = if zero_points.is_some() { 0 } else { i32::from(T::OFFSET) };
+                start[m] = isa.splat_i32(-(metas[m][group][1] * offset));
             }
-            let sums = group_sums::<I, T, MB>(isa, x_steps, &w.nibbles()[steps]);
+            let mut sums =
+                group_sums::<I, T, MB>(isa, start, x_steps, &w_steps[steps.clone()], steps.start);
+            if let Some(zero_points) = zero_points {
+                let zero_points = isa.load_u8(zero_points);
+                for m in 0..MB {
+                    let offset = isa.mul_i32(zero_points, isa.splat_i32(metas[m][group][1]));
+                    sums[m] = isa.sub_i32(sums[m], offset);
+                }
+            }
             let scale = S::decode(isa, load_codes::<I, S>(isa, w.scales, group));
             let scale = isa.mul(scale, isa.splat(self.factor));
             for m in 0..MB {
-                let [x_scale, x_sum] = x[m].1[group];
-                let sum = isa.sub_i32(sums[m], offset::<I, T>(isa, &w, group, x_sum));
-                let x_scale = isa.splat(f32::from_bits(x_scale.cast_unsigned()));
-                out[m][0] = isa.fma(isa.to_f32(sum), isa.mul(x_scale, scale), out[m][0]);
+                let x_scale = isa.splat(f32::from_bits(metas[m][group][0].cast_unsigned()));
+                out[m][0] = isa.fma(isa.to_f32(sums[m]), isa.mul(x_scale, scale), out[m][0]);
             }
         }
         acc.store(isa, &places, &out);
@@ -130,60 +165,49 @@ impl Job<'_> {
     }
 }
 
-/// What the offset or the zero points of the codes added to a group's sum.
-#[inline(always)]
-fn offset<I: Isa, T: IntCodes>(isa: I, w: &Panel<'_>, group: usize, x_sum: i32) -> I::I32 {
-    match w.zero_points.as_chunks::<LANES>().0.get(group) {
-        Some(zero_points) => isa.mul_i32(isa.load_u8(zero_points), isa.splat_i32(x_sum)),
-        None => isa.splat_i32(x_sum * i32::from(T::OFFSET)),
-    }
-}
-
-/// Sums of the products of the shifted codes of one group: exact but for multiples of 2^32.
+/// `low` plus the products of the shifted codes of one group, which begins at step `first` of `x`:
+/// exact but for multiples of 2^32.
 #[inline(always)]
 fn group_sums<I: Isa, T: IntCodes, const MB: usize>(
     isa: I,
+    mut low: [I::I32; MB],
     x: [&[[i32; 4]]; MB],
     w: &[[u8; 4 * LANES]],
+    first: usize,
 ) -> [I::I32; MB] {
     let zero = isa.splat_i32(0);
     let mut high = [zero; MB];
-    let mut low = [zero; MB];
-    // Few rows leave the multipliers waiting for their own sums, unless there are more of these.
-    let mut more_high = [zero; MB];
-    let mut more_low = [zero; MB];
+    // One row leaves the multipliers waiting for its own sums, unless there are more of these.
+    let (mut more_high, mut more_low) = (zero, zero);
     let table = isa.splat_table(&const { shifted::<T>() });
     let nibble = isa.splat_i32(0x0f0f_0f0f);
-    let len = w.len();
-    let mut rows = [&x[0][..len]; MB];
-    for m in 1..MB {
-        rows[m] = &x[m][..len];
-    }
-    for s in 0..len {
-        let codes = isa.load_bytes(&w[s]);
-        let mut first = isa.and(codes, nibble);
-        let mut second = isa.and(isa.shr::<4>(codes), nibble);
+    for (s, codes) in w.iter().enumerate() {
+        let codes = isa.load_bytes(codes);
+        let mut even = isa.and(codes, nibble);
+        let mut odd = isa.and(isa.shr::<4>(codes), nibble);
         if const { !is_identity::<T>() } {
-            first = isa.lookup(table, first);
-            second = isa.lookup(table, second);
+            even = isa.lookup(table, even);
+            odd = isa.lookup(table, odd);
         }
         for m in 0..MB {
-            let words = &rows[m][s];
-            high[m] = isa.dot4(high[m], first, isa.splat_i32(words[0]));
-            low[m] = isa.dot4(low[m], first, isa.splat_i32(words[2]));
-            if MB <= 4 {
-                more_high[m] = isa.dot4(more_high[m], second, isa.splat_i32(words[1]));
-                more_low[m] = isa.dot4(more_low[m], second, isa.splat_i32(words[3]));
+            let words = &x[m][first + s];
+            high[m] = isa.dot4(high[m], even, isa.splat_i32(words[0]));
+            low[m] = isa.dot4(low[m], even, isa.splat_i32(words[2]));
+            if MB == 1 {
+                more_high = isa.dot4(more_high, odd, isa.splat_i32(words[1]));
+                more_low = isa.dot4(more_low, odd, isa.splat_i32(words[3]));
             } else {
-                high[m] = isa.dot4(high[m], second, isa.splat_i32(words[1]));
-                low[m] = isa.dot4(low[m], second, isa.splat_i32(words[3]));
+                high[m] = isa.dot4(high[m], odd, isa.splat_i32(words[1]));
+                low[m] = isa.dot4(low[m], odd, isa.splat_i32(words[3]));
             }
         }
     }
     let mut sums = [zero; MB];
     for m in 0..MB {
-        let high = isa.add_i32(high[m], more_high[m]);
-        sums[m] = isa.add_i32(isa.shl::<8>(high), isa.add_i32(low[m], more_low[m]));
+        sums[m] = isa.add_i32(isa.shl::<8>(high[m]), low[m]);
+    }
+    if MB == 1 {
+        sums[0] = isa.add_i32(sums[0], isa.add_i32(isa.shl::<8>(more_high), more_low));
     }
     sums
 }

@@ -149,6 +149,20 @@ fn parts_of_a_weight() {
     }
 }
 
+#[test]
+fn rows_that_do_not_fit_the_nearest_cache() {
+    for format in FORMATS {
+        let Some(sample) = Sample::new(format, 32, 2432, 13) else { continue };
+        let packed = sample.packed();
+        let whole = format.scale_tile.is_some_and(|tile| tile.cols > 2432);
+        let first = if whole { 0 } else { 128 };
+        for m in [3, 8, 11] {
+            let x = Numbers::new(6).floats(m * 2432);
+            Product { format, x: &x, m, w: &packed, rows: 0..32, cols: first..2432 }.check();
+        }
+    }
+}
+
 /// A tile product in both of its layouts.
 struct Tile<'a> {
     a: &'a [f32],

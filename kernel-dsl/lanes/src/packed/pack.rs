@@ -4,6 +4,7 @@ use super::{PackError, PackedWeights, Plan, WeightParts, is_nibbles};
 use crate::isa::LANES;
 use crate::micro::code_bytes;
 use std::ops::Range;
+use tessera_tile_ir::format::read_code;
 
 impl WeightParts<'_> {
     pub(super) fn check(&self) -> Result<(), PackError> {
@@ -21,22 +22,6 @@ impl WeightParts<'_> {
         }
         Ok(())
     }
-}
-
-/// Code `idx` of a row of codes of `bits` bits.
-fn code_at(row: &[u8], bits: usize, idx: usize) -> u32 {
-    let at = idx * bits;
-    let mut bytes = [0; 8];
-    let from = &row[at / 8..row.len().min(at / 8 + 5)];
-    bytes[..from.len()].copy_from_slice(from);
-    let [code, _] = halves((u64::from_le_bytes(bytes) >> (at % 8)) & ((1 << bits) - 1));
-    code
-}
-
-/// Low and high half.
-#[expect(clippy::cast_possible_truncation, reason = "takes the number apart")]
-const fn halves(value: u64) -> [u32; 2] {
-    [value as u32, (value >> 32) as u32]
 }
 
 /// The code that stands for zero.
@@ -97,7 +82,7 @@ fn pack_codes(plan: &Plan, row: &[u8], lane: usize, out: &mut [u8]) {
         return;
     }
     for (idx, out) in lanes.take(plan.cols).enumerate() {
-        out.copy_from_slice(&code_at(row, bits, idx).to_le_bytes()[..bytes]);
+        out.copy_from_slice(&read_code(row, bits, idx).to_le_bytes()[..bytes]);
     }
 }
 
@@ -144,7 +129,7 @@ impl PackedWeights {
                 let byte = panel.nibbles()[col / 8][4 * lane + col % 4];
                 u32::from(if col % 8 < 4 { byte & 15 } else { byte >> 4 })
             } else {
-                code_at(&panel.codes[(col * LANES + lane) * bytes..][..bytes], 8 * bytes, 0)
+                read_code(&panel.codes[(col * LANES + lane) * bytes..][..bytes], 8 * bytes, 0)
             };
             let at = col / plan.group * LANES + lane;
             let Some(tile) = plan.format.scale_tile else {
