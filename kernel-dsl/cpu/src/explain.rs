@@ -17,7 +17,7 @@ pub struct SourceLine {
 /// What one line of the source became.
 #[derive(Debug, Clone, Default)]
 pub struct Made {
-    /// Its ops, in the text form.
+    /// Its ops, in the text form, indented as in the kernel.
     pub ops: Vec<String>,
     /// Its lines of the generated program. An op that is computed where it is read has none.
     pub code: Vec<CodeLine>,
@@ -39,8 +39,8 @@ pub struct CodeLine {
 pub fn explain(kernel: &Kernel) -> Result<BTreeMap<SourceLine, Made>, Vec<BuildError>> {
     let variant = Variant::generate(kernel)?;
     let mut lines: BTreeMap<SourceLine, Made> = BTreeMap::new();
-    add_ops(kernel, &kernel.grid, &mut lines);
-    add_ops(kernel, &kernel.body, &mut lines);
+    add_ops(kernel, &kernel.grid, 0, &mut lines);
+    add_ops(kernel, &kernel.body, 0, &mut lines);
     let mut number = 0;
     let mut open: Vec<Option<Loc>> = Vec::new();
     for (at, text) in variant.body.located() {
@@ -67,12 +67,14 @@ impl SourceLine {
     }
 }
 
-fn add_ops(kernel: &Kernel, region: &Region, lines: &mut BTreeMap<SourceLine, Made>) {
+/// Adds the ops of a region, those inside them indented further.
+fn add_ops(kernel: &Kernel, region: &Region, depth: usize, lines: &mut BTreeMap<SourceLine, Made>) {
     for &id in &region.ops {
         let op = kernel.op(id);
-        op.regions.iter().for_each(|inner| add_ops(kernel, inner, lines));
         if op.kind != OpKind::Yield || !op.operands.is_empty() {
-            lines.entry(SourceLine::of(op.loc)).or_default().ops.push(kernel.op_text(op));
+            let text = format!("{}{}", "  ".repeat(depth), kernel.op_text(op));
+            lines.entry(SourceLine::of(op.loc)).or_default().ops.push(text);
         }
+        op.regions.iter().for_each(|inner| add_ops(kernel, inner, depth + 1, lines));
     }
 }

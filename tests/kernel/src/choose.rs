@@ -77,12 +77,13 @@ pub fn fitting(variants: Vec<Kernel>, wanted: Wanted<'_>) -> Result<Vec<Kernel>>
 /// One row a kernel: where it is and what it is built for.
 pub fn list(entries: &[Entry], width: usize) -> String {
     let longest = entries.iter().map(|entry| entry.name.len()).max().unwrap_or(0);
+    let indent = longest + 2;
     let mut out = String::new();
     for entry in entries {
         let place = SourceLine::of(entry.loc);
         let _ = writeln!(out, "{:longest$}  {}:{}", entry.name, place.file, place.line);
         match variants(entry) {
-            Ok(variants) => describe(&variants, longest + 2, width, &mut out),
+            Ok(variants) => describe(&variants, indent, width, &mut out),
             Err(error) => _ = writeln!(out, "{error}"),
         }
     }
@@ -97,11 +98,14 @@ pub fn describe_one(entry: &Entry, variants: &[Kernel], cases: &[Case]) -> Strin
         let _ = writeln!(out, "  {}", kernel.label());
     }
     out += "\ncases\n";
-    for case in cases.iter().filter(|case| case.kernel == entry.name) {
+    let fits = |case: &&Case| {
+        let fits = |kernel: &Kernel| case.fits(&kernel.formats, &kernel.consts);
+        case.kernel == entry.name && variants.iter().any(fits)
+    };
+    for case in cases.iter().filter(fits) {
         let _ = writeln!(out, "  {} ({})", case.name, dims(case));
     }
-    let name = entry.name;
-    let _ = write!(out, "\nnext: cargo xtask kernel {name} --explain, or --trace LINE\n");
+    let _ = writeln!(out, "\nnext: --explain, or --trace LINE");
     out
 }
 
@@ -117,7 +121,7 @@ fn describe(variants: &[Kernel], indent: usize, width: usize, out: &mut String) 
     let consts = distinct(variants.iter().map(constants));
     for (what, all) in [("formats", formats), ("constants", consts)] {
         let all: Vec<String> = all.into_iter().filter(|one| !one.is_empty()).collect();
-        let text = format!("{what}: {}", all.join("; "));
+        let text = format!("{what}: {}", all.join(if what == "formats" { ", " } else { "; " }));
         for line in wrap(&text, width.saturating_sub(indent)).iter().filter(|_| !all.is_empty()) {
             let _ = writeln!(out, "{:indent$}{line}", "");
         }

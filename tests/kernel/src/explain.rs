@@ -68,7 +68,7 @@ struct Page {
 impl Page {
     fn new(made: &BTreeMap<SourceLine, Made>, width: usize) -> Self {
         let ops = made.values().flat_map(|made| &made.ops);
-        let longest = ops.map(|op| op.chars().count()).max().unwrap_or(0);
+        let longest = ops.map(|op| op.trim_start().chars().count()).max().unwrap_or(0);
         let half = width.saturating_sub(MARGIN + GAP) * 9 / 20;
         let beside = (width >= TWO_COLUMNS).then_some(longest.min(half));
         Self { beside, width }
@@ -77,11 +77,13 @@ impl Page {
     /// What a line became.
     fn write(&self, made: &Made, out: &mut String) {
         let ops_width = self.beside.unwrap_or(self.width.saturating_sub(MARGIN));
-        let ops: Vec<String> = made.ops.iter().flat_map(|op| wrap(op, ops_width)).collect();
+        let shared = made.ops.iter().map(|op| indent(op)).min().unwrap_or(0);
+        let ops = made.ops.iter().flat_map(|op| wrap(&op[shared..], ops_width));
+        let ops: Vec<String> = ops.collect();
         let taken = MARGIN + GAP + self.beside.unwrap_or(0);
         let code = numbered(&made.code, self.width.saturating_sub(taken));
         match self.beside {
-            Some(column) => {
+            Some(column) if !code.is_empty() => {
                 for row in 0..ops.len().max(code.len()) {
                     let op = ops.get(row).map_or("", String::as_str);
                     let code = code.get(row).map_or("", String::as_str);
@@ -89,7 +91,7 @@ impl Page {
                     let _ = writeln!(out, "{}", line.trim_end());
                 }
             }
-            None => {
+            _ => {
                 ops.iter().for_each(|op| _ = writeln!(out, "     ╎ {op}"));
                 code.iter().for_each(|code| _ = writeln!(out, "     ┃ {code}"));
             }
@@ -98,10 +100,13 @@ impl Page {
     }
 }
 
+fn indent(text: &str) -> usize {
+    text.len() - text.trim_start().len()
+}
+
 /// Generated lines with their numbers, without the indentation that all share; dots stand where
 /// lines of other places lie between.
 fn numbered(code: &[CodeLine], width: usize) -> Vec<String> {
-    let indent = |text: &str| text.len() - text.trim_start().len();
     let shared = code.iter().map(|line| indent(&line.text)).min().unwrap_or(0);
     let mut rows = Vec::new();
     let mut before: Option<usize> = None;

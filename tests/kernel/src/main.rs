@@ -4,12 +4,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use tessera_kernel_tool::cases::{Case, load};
 use tessera_kernel_tool::choose::{Wanted, describe_one, entry, fitting, list, variants};
 use tessera_kernel_tool::explain::explain;
 use tessera_kernel_tool::source::Sources;
-use tessera_kernel_tool::trace::{Request, place, trace};
+use tessera_kernel_tool::trace::{Request, trace, what};
 use tessera_kernels::tiles::entries;
 use tessera_tile_ir::Kernel;
 
@@ -31,7 +31,8 @@ struct Options {
     /// Its source with the ops and the generated code of each line.
     #[arg(long)]
     explain: bool,
-    /// What the tiles made at this line hold in the f64 evaluator; FILE:LINE for another file.
+    /// What the tiles made at this line hold in the f64 evaluator. FILE:LINE is in another file;
+    /// %VALUE is one value of the IR.
     #[arg(long, value_name = "LINE")]
     trace: Option<String>,
     /// The case to trace; the first that fits if not given.
@@ -49,8 +50,17 @@ struct Options {
 #[derive(Debug, Clone)]
 struct Program(Vec<i64>);
 
-fn main() -> Result<()> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
     let width = options.width.or_else(terminal_width).unwrap_or(WIDTH).max(40);
     let Some(name) = &options.name else {
         print!("{}", list(&entries(), width));
@@ -71,8 +81,8 @@ fn main() -> Result<()> {
         if programs.is_empty() {
             programs.push(vec![0, 0, 0]);
         }
-        let place = place(kernel, line, &read)?;
-        let request = Request { place, programs: &programs, width };
+        let what = what(kernel, line, &read)?;
+        let request = Request { what, programs: &programs, width };
         print!("{}", trace(kernel, case, &request, &read)?);
     }
     if !options.explain && options.trace.is_none() {

@@ -18,8 +18,9 @@ pub fn show(ty: &Type, cells: &Cells, width: usize) -> Vec<String> {
         return texts;
     }
     let [rows, cols] = ty.rows_cols();
-    let widest = texts.iter().map(String::len).max().unwrap_or(0).max(cols.to_string().len());
-    let label = if ty.shape.len() == 1 { 0 } else { rows.to_string().len() + GAP };
+    let index = |extent: usize| format!("[{}]", extent.saturating_sub(1)).len();
+    let widest = texts.iter().map(String::len).max().unwrap_or(0).max(index(cols));
+    let label = if ty.shape.len() == 1 { 0 } else { index(rows) };
     let room = width.saturating_sub(label) / (widest + GAP);
     let (row_picks, col_picks) = (pick(rows, MAX_ROWS), pick(cols, room));
     let line = |name: String, cell: &dyn Fn(usize) -> String| {
@@ -40,7 +41,7 @@ pub fn show(ty: &Type, cells: &Cells, width: usize) -> Vec<String> {
         });
     }
     if row_picks.contains(&None) || col_picks.contains(&None) {
-        lines.extend(summary(cols, cells));
+        lines.extend(summary(&ty.shape, cells));
     }
     lines
 }
@@ -74,37 +75,51 @@ fn texts(ty: &Type, cells: &Cells) -> Vec<String> {
     }
 }
 
-/// Floats with as many decimals as the largest leaves room for, or with exponents where they
-/// differ too much for that.
+/// Floats with as many decimals as the largest leaves room for, or with exponents where it is too
+/// large or too small for that.
 fn floats(values: &[f64]) -> Vec<String> {
-    let magnitudes = || values.iter().map(|v| v.abs()).filter(|m| m.is_finite() && *m > 0.0);
-    let largest = magnitudes().fold(0.0, f64::max);
-    let smallest = magnitudes().fold(f64::INFINITY, f64::min);
-    let whole = values.iter().all(|v| !v.is_finite() || v.fract() == 0.0) && largest < 1e6;
-    let plain = largest == 0.0 || (smallest >= 1e-4 && largest < 1e6);
+    let finite = || values.iter().filter(|value| value.is_finite());
+    let largest = finite().fold(0.0, |largest: f64, value| largest.max(value.abs()));
+    let whole = largest < 1e6 && finite().all(|value| value.fract() == 0.0);
     let before_point = format!("{:.0}", largest.floor()).len();
     let decimals = if whole { 1 } else { (DIGITS + 1).saturating_sub(before_point).max(1) };
-    let text = |value: &f64| match value {
-        value if !value.is_finite() => value.to_string(),
-        value if plain || whole => format!("{value:.decimals$}"),
-        value => format!("{value:.*e}", DIGITS - 1),
+    let plain = largest == 0.0 || (1e-3..1e6).contains(&largest);
+    let text = |&value: &f64| {
+        if !value.is_finite() {
+            return value.to_string();
+        }
+        let text = format!("{value:.decimals$}");
+        // Nothing but a zero looks like one.
+        let vanished = value != 0.0 && !text.contains(|c: char| c.is_ascii_digit() && c != '0');
+        match plain {
+            true if vanished => format!("{value:.0e}"),
+            true => text,
+            false => format!("{value:.*e}", DIGITS - 1),
+        }
     };
     values.iter().map(text).collect()
 }
 
 /// What the elements that were left out may hide.
-fn summary(cols: usize, cells: &Cells) -> Option<String> {
+fn summary(shape: &[usize], cells: &Cells) -> Option<String> {
     let Cells::Float(values) = cells else { return None };
     let numbers = || values.iter().enumerate().filter(|(_, value)| !value.is_nan());
     let (low, least) = numbers().min_by(|a, b| a.1.total_cmp(b.1))?;
     let (high, most) = numbers().max_by(|a, b| a.1.total_cmp(b.1))?;
-    let place = |index: usize| format!("[{}, {}]", index / cols, index % cols);
-    let nans = values.len() - numbers().count();
-    Some(format!(
-        "least {least:.5e} at {}, most {most:.5e} at {}, {nans} NaN",
-        place(low),
-        place(high)
-    ))
+    let place = |index: usize| match shape {
+        [_, cols] => format!("[{}, {}]", index / cols, index % cols),
+        _ => format!("[{index}]"),
+    };
+    let nans = match values.len() - numbers().count() {
+        0 => String::new(),
+        nans => format!(", {nans} NaN"),
+    };
+    let texts = floats(&[*least, *most]);
+    if least.total_cmp(most).is_eq() {
+        return Some(format!("all {}{nans}", texts[0]));
+    }
+    let (low, high) = (place(low), place(high));
+    Some(format!("least {} at {low}, most {} at {high}{nans}", texts[0], texts[1]))
 }
 
 #[cfg(test)]
@@ -124,26 +139,31 @@ mod tests {
             &[2, 2],
             &[1.5, 0.0, f64::NAN, 1e3],
             80,
-            &["        [0]       [1]", "[0]    1.500     0.000", "[1]      NaN  1000.000"],
+            &["          [0]       [1]", "[0]     1.500     0.000", "[1]       NaN  1000.000"],
         );
     }
 
     #[test]
-    fn very_different_floats_have_exponents() {
-        check(&[2], &[1e-9, 1.0], 80, &["         [0]         [1]", "  1.00000e-9   1.00000e0"]);
+    fn floats_keep_the_digits_that_tell_them_apart() {
+        check(&[2], &[1e-9, 2.5], 80, &["       [0]       [1]", "      1e-9  2.500000"]);
+        check(&[2], &[1e-9, 2e7], 80, &["         [0]         [1]", "  1.00000e-9   2.00000e7"]);
+        check(&[2], &[0.0, -0.0], 80, &["   [0]   [1]", "   0.0  -0.0"]);
     }
 
     #[test]
     fn the_middle_is_left_out() {
         let values: Vec<f64> = (0..40u8).map(f64::from).collect();
         let want = [
-            "    [0]   [1]  …  [39]",
-            "    0.0   1.0  …  39.0",
-            "least 0.00000e0 at [0, 0], most 3.90000e1 at [0, 39], 0 NaN",
+            "   [0]   [1]  …  [39]",
+            "   0.0   1.0  …  39.0",
+            "least 0.0 at [0], most 39.0 at [39]",
         ];
         check(&[40], &values, 24, &want);
         let ty = Type::tile(Elem::F32, &[40, 1]);
-        assert_eq!(show(&ty, &Cells::Float(values), 80).len(), 1 + MAX_ROWS + 1);
+        let lines = show(&ty, &Cells::Float(values), 80);
+        assert_eq!(lines.len(), 1 + MAX_ROWS + 1);
+        assert_eq!(lines.last().unwrap(), "least 0.0 at [0, 0], most 39.0 at [39, 0]");
+        check(&[9], &[0.0; 9], 20, &["  [0]  [1]  …  [8]", "  0.0  0.0  …  0.0", "all 0.0"]);
     }
 
     #[test]

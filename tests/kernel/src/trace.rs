@@ -3,7 +3,7 @@
 use crate::cases::{Built, Case};
 use crate::choose::dims;
 use crate::matrix;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use tessera_kernel_cpu::SourceLine;
@@ -15,39 +15,50 @@ const TIMES: usize = 3;
 /// Lines with ops that are offered where one was asked for that has none.
 const NEAREST: usize = 4;
 
+/// Which values to show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// Those of a source line.
+    Line(SourceLine),
+    /// This one.
+    Value(Value),
+}
+
 /// What to show.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The line.
-    pub place: SourceLine,
+    /// Of which values.
+    pub what: What,
     /// The programs, each by its index along the axes of the grid; zeros may be left out.
     pub programs: &'a [Vec<i64>],
     /// Characters of a line.
     pub width: usize,
 }
 
-/// The line that `LINE` or `FILE:LINE` means: without a file, that of the kernel.
+/// What `LINE`, `FILE:LINE` or `%VALUE` means: without a file, the line is in that of the kernel.
 ///
 /// # Errors
-/// The nearest lines that have ops.
-pub fn place(
-    kernel: &Kernel,
-    text: &str,
-    read: &dyn Fn(&str) -> Vec<String>,
-) -> Result<SourceLine> {
+/// The nearest lines that have ops; the values that there are.
+pub fn what(kernel: &Kernel, text: &str, read: &dyn Fn(&str) -> Vec<String>) -> Result<What> {
+    let malformed =
+        || anyhow!("`{text}` is neither a line, such as 12 or rope.rs:12, nor a value, such as %7");
+    if let Some(number) = text.strip_prefix('%') {
+        let value = Value(number.parse().map_err(|_| malformed())?);
+        let last = kernel.values.len().saturating_sub(1);
+        ensure!(value.0 as usize <= last, "{} has no {text}, but %0 to %{last}", kernel.label());
+        return Ok(What::Value(value));
+    }
     let own = SourceLine::of(kernel.loc).file;
     let (file, line) = text.rsplit_once(':').unwrap_or((&own, text));
-    let line: u32 = line
-        .parse()
-        .with_context(|| format!("`{text}` is no line: give its number, or FILE:NUMBER"))?;
+    let line: u32 = line.parse().map_err(|_| malformed())?;
     let mut known: Vec<SourceLine> = every_op(kernel).map(|op| SourceLine::of(op.loc)).collect();
     known.sort();
     known.dedup();
-    let named =
-        |place: &SourceLine| place.file == file || place.file.ends_with(&format!("/{file}"));
-    let mut same: Vec<&SourceLine> = known.iter().filter(|place| named(place)).collect();
+    let tail = format!("/{file}");
+    let named = |place: &&SourceLine| place.file == file || place.file.ends_with(&tail);
+    let mut same: Vec<&SourceLine> = known.iter().filter(named).collect();
     if let Some(found) = same.iter().find(|place| place.line == line) {
-        return Ok((*found).clone());
+        return Ok(What::Line((*found).clone()));
     }
     if same.is_empty() {
         known.dedup_by(|a, b| a.file == b.file);
@@ -57,14 +68,18 @@ pub fn place(
     same.sort_by_key(|place| place.line.abs_diff(line));
     same.truncate(NEAREST);
     same.sort();
-    let source = read(&same[0].file);
-    let text = |line: u32| source.get(line as usize - 1).map_or("", |text| text.trim());
-    let lines = same.iter().map(|place| format!("  {:4} │ {}", place.line, text(place.line)));
+    let lines = same.iter().map(|place| format!("\n  {:4} │ {}", place.line, source(place, read)));
+    let lines = lines.collect::<String>();
     bail!(
-        "{} has no ops at {file}:{line}; the nearest lines that have some are\n{}",
-        kernel.name,
-        lines.collect::<Vec<_>>().join("\n")
+        "{} has no ops at {file}:{line}; the nearest lines that have some are{lines}",
+        kernel.name
     )
+}
+
+/// The text of a line, empty if it cannot be read.
+fn source(place: &SourceLine, read: &dyn Fn(&str) -> Vec<String>) -> String {
+    let lines = read(&place.file);
+    lines.get(place.line as usize - 1).map_or_else(String::new, |text| text.trim().to_owned())
 }
 
 /// Runs a case in the evaluator and shows what was asked for. A launch that fails is shown up to
@@ -80,11 +95,13 @@ pub fn trace(
     read: &dyn Fn(&str) -> Vec<String>,
 ) -> Result<String> {
     let mut built = Built::new(kernel, case)?;
-    let SourceLine { file, line } = &request.place;
-    let source = read(file);
-    let text = source.get(*line as usize - 1).map_or("", |text| text.trim());
     let mut out = format!("{}, case `{}` ({})\n", kernel.label(), case.name, dims(case));
-    let _ = writeln!(out, "{file}:{line} │ {text}");
+    let place = match &request.what {
+        What::Line(place) => place.clone(),
+        What::Value(value) => SourceLine::of(kernel.values[value.0 as usize].loc),
+    };
+    let text = source(&place, read);
+    let _ = writeln!(out, "{}:{} │ {text}", place.file, place.line);
     let mut seen = Seen::new(kernel, request, read);
     let end = Evaluator::new(kernel).trace(|event| seen.note(event)).run(&mut built.args);
     seen.write(&mut out);
@@ -127,9 +144,7 @@ impl<'a> Seen<'a> {
         enclosing(kernel, &kernel.body, &mut Vec::new(), &mut loops);
         let mut names = BTreeMap::new();
         for op in every_op(kernel).filter(|op| matches!(op.kind, OpKind::For { .. })) {
-            let SourceLine { file, line } = SourceLine::of(op.loc);
-            let lines = read(&file);
-            let name = lines.get(line as usize - 1).and_then(|text| loop_variable(text));
+            let name = loop_variable(&source(&SourceLine::of(op.loc), read));
             let index = op.regions[0].args[0];
             names.insert(index, name.unwrap_or_else(|| format!("%{}", index.0)));
         }
@@ -153,12 +168,21 @@ impl<'a> Seen<'a> {
         }
         let asked = event.program.is_empty()
             || self.request.programs.iter().any(|asked| same_program(asked, event.program));
-        let here = SourceLine::of(event.loc) == self.request.place;
-        if !asked || !here || matches!(event.op.kind, OpKind::Const(_)) {
+        let here = match &self.request.what {
+            What::Line(place) => SourceLine::of(event.loc) == *place,
+            What::Value(value) => event.value == *value,
+        };
+        let by_line = matches!(self.request.what, What::Line(_));
+        if !asked || !here || (by_line && matches!(event.op.kind, OpKind::Const(_))) {
             return;
         }
         let key = (event.program.to_vec(), event.value);
         let (times, latest) = self.times.get(&key).copied().unwrap_or((0, 0));
+        let known = times > 0 && event.op.results.is_empty() && event.op.regions.is_empty();
+        if known && event.message.is_none() {
+            // What is stored here was made here.
+            return;
+        }
         if times > TIMES {
             // There is a later one: the first few and the last are enough.
             self.shown[latest] = None;
@@ -223,8 +247,11 @@ impl<'a> Seen<'a> {
             if program != Some(now) {
                 program = Some(now);
                 gap.clear();
-                let name =
-                    if now.is_empty() { "grid".to_owned() } else { format!("program {now:?}") };
+                let name = if now.is_empty() {
+                    "grid".to_owned()
+                } else {
+                    format!("program {}", joined(now))
+                };
                 let _ = writeln!(out, "\n{name}");
             }
             let (times, latest) = self.times[&(now.clone(), *value)];
@@ -242,22 +269,30 @@ impl<'a> Seen<'a> {
     /// Whether every program asked for was there and got to the line.
     fn check(&self, case: &str) -> Result<()> {
         for asked in self.request.programs {
-            let mut extents = self.grid.iter();
-            let inside =
-                asked.iter().all(|&i| (0..extents.next().copied().unwrap_or(1)).contains(&i));
+            let extent = |axis: usize| self.grid.get(axis).copied().unwrap_or(1);
+            let inside = asked.iter().enumerate().all(|(axis, &i)| i < extent(axis));
             if !inside || self.grid.is_empty() {
-                let grid = &self.grid;
-                bail!("case `{case}` has {grid:?} programs along its axes: none is {asked:?}");
+                let extents: Vec<String> = self.grid.iter().map(ToString::to_string).collect();
+                let count = if extents.is_empty() { "no".to_owned() } else { extents.join(" x ") };
+                bail!("case `{case}` has {count} programs: there is no {}", joined(asked));
             }
             let reached =
                 |shown: &Shown| shown.program.is_empty() || same_program(asked, &shown.program);
             if !self.shown.iter().flatten().any(reached) {
-                let SourceLine { file, line } = &self.request.place;
-                bail!("program {asked:?} of case `{case}` does not get to {file}:{line}");
+                let what = match &self.request.what {
+                    What::Line(SourceLine { file, line }) => format!("{file}:{line}"),
+                    What::Value(value) => format!("%{}", value.0),
+                };
+                bail!("program {} of case `{case}` does not get to {what}", joined(asked));
             }
         }
         Ok(())
     }
+}
+
+/// `1,0,2`: a program as a command line gives it.
+fn joined(program: &[i64]) -> String {
+    program.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// Whether an index that may be shorter means this program.

@@ -5,7 +5,7 @@ use tessera_kernel_tool::cases::{Case, load};
 use tessera_kernel_tool::choose::{entry, variants};
 use tessera_kernel_tool::explain::explain;
 use tessera_kernel_tool::source::Sources;
-use tessera_kernel_tool::trace::{Request, place, trace};
+use tessera_kernel_tool::trace::{Request, trace, what};
 use tessera_kernels::tiles::entries;
 use tessera_tile_ir::Kernel;
 
@@ -30,9 +30,10 @@ fn line_of(kernel: &Kernel, text: &str) -> u32 {
 
 fn traced(name: &str, case: &str, line: &str, programs: &[Vec<i64>]) -> Result<String, String> {
     let (kernel, case) = kernel_and_case(name, case);
-    let place = place(&kernel, &line_of(&kernel, line).to_string(), &read);
-    let place = place.map_err(|error| error.to_string())?;
-    let request = Request { place, programs, width: 80 };
+    let line =
+        if line.starts_with('%') { line.to_owned() } else { line_of(&kernel, line).to_string() };
+    let what = what(&kernel, &line, &read).map_err(|error| error.to_string())?;
+    let request = Request { what, programs, width: 80 };
     trace(&kernel, &case, &request, &read).map_err(|error| error.to_string())
 }
 
@@ -51,7 +52,7 @@ fn every_kernel_can_be_explained() {
 #[test]
 fn a_line_in_a_loop_shows_each_time() {
     let text = traced("rms_norm", "ragged row", "squares = fma(h", &[vec![1]]).unwrap();
-    for part in ["rms_norm, case `ragged row`", "program [1]", "fma (", "at c = 0", "at c = 128"] {
+    for part in ["rms_norm, case `ragged row`", "program 1\n", "fma (", "at c = 0", "at c = 128"] {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -59,14 +60,24 @@ fn a_line_in_a_loop_shows_each_time() {
 
 #[test]
 fn a_store_shows_what_it_stores() {
-    let text = traced("w_gemm", "one row", "y.store(", &[vec![0]]).unwrap();
-    assert!(text.contains("for store y"), "{text}");
+    let text = traced("rope", "neighbours", "x.scatter([t, head, a]", &[vec![0]]).unwrap();
+    assert!(text.contains("for scatter x"), "{text}");
 }
 
 #[test]
 fn a_program_that_is_not_there_is_named() {
     let error = traced("rms_norm", "ragged row", "squares = fma(h", &[vec![7]]).unwrap_err();
-    assert!(error.contains("[3] programs") && error.contains("[7]"), "{error}");
+    assert!(error.contains("3 programs: there is no 7"), "{error}");
+}
+
+#[test]
+fn a_value_can_be_traced_alone() {
+    let text = traced("rms_norm", "ragged row", "%0", &[vec![0]]).unwrap();
+    assert!(text.contains("grid\n  %0: i64 = dim T  →  3"), "{text}");
+    let error = traced("rms_norm", "ragged row", "%999", &[vec![0]]).unwrap_err();
+    assert!(error.contains("no %999, but %0 to"), "{error}");
+    let error = traced("rms_norm", "ragged row", "%x", &[vec![0]]).unwrap_err();
+    assert!(error.contains("`%x` is neither"), "{error}");
 }
 
 #[test]
@@ -78,6 +89,6 @@ fn a_line_without_ops_leads_to_the_nearest() {
 #[test]
 fn a_file_without_ops_leads_to_those_that_have_some() {
     let (kernel, _) = kernel_and_case("rms_norm", "ragged row");
-    let error = place(&kernel, "softmax.rs:3", &read).unwrap_err().to_string();
+    let error = what(&kernel, "softmax.rs:3", &read).unwrap_err().to_string();
     assert!(error.contains("`softmax.rs`") && error.contains("rms_norm.rs"), "{error}");
 }

@@ -2,9 +2,9 @@
 
 use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
+use tessera_lanes::math;
 use tessera_lanes::micro::{self, *};
 use tessera_lanes::view::{View, ViewMut};
-use tessera_lanes::math;
 
 /// `bf16`.
 #[derive(Debug, Clone, Copy)]
@@ -200,12 +200,7 @@ impl Program for RmsNormV0<'_> {
     const SIZES: Sizes = Sizes { f32: 192, i32: 0, i64: 0, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         let [t1, t9, t13] = carve(scratch.f32.as_mut(), [64, 64, 64]);
         // kernel-dsl/cpu/tests/kernels/mod.rs:78
         let x2 = isa.splat(0.0_f32);
@@ -279,11 +274,7 @@ impl Softmax<'_> {
         {
             match SOFTMAX_V0.solve(&shapes) {
                 Ok(dims) => {
-                    let program = SoftmaxV0 {
-                        x: &self.x,
-                        largest: &self.largest,
-                        dims,
-                    };
+                    let program = SoftmaxV0 { x: &self.x, largest: &self.largest, dims };
                     match program.fits() {
                         Ok(()) => return cpu.launch(program.grid(), &program),
                         Err(failed) => misfit = misfit.or(Some(failed.at_launch("softmax"))),
@@ -333,13 +324,9 @@ impl Program for SoftmaxV0<'_> {
     const SIZES: Sizes = Sizes { f32: 1792, i32: 0, i64: 0, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
-        let [t5, t12, t16, t21, t25, t33] = carve(scratch.f32.as_mut(), [448, 192, 448, 192, 448, 64]);
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
+        let [t5, t12, t16, t21, t25, t33] =
+            carve(scratch.f32.as_mut(), [448, 192, 448, 192, 448, 64]);
         // kernel-dsl/cpu/tests/kernels/mod.rs:91
         let v4: i64 = id[0].wrapping_mul(8_i64);
         // kernel-dsl/cpu/tests/kernels/mod.rs:92
@@ -348,7 +335,9 @@ impl Program for SoftmaxV0<'_> {
         for r in 0..8 {
             let row7 = window8.row(r);
             for c in (0..40).step_by(16) {
-                let x6 = from_fn_mask(isa, |l| if (c + l) < 40 { (((c + l) as i64) < self.dims[1]) } else { false });
+                let x6 = from_fn_mask(isa, |l| {
+                    if (c + l) < 40 { (((c + l) as i64) < self.dims[1]) } else { false }
+                });
                 let x9 = isa.load(&row7.lanes(c));
                 let x11 = isa.select(x6, x9, x10);
                 isa.store(x11, lanes_mut(t5, r * 48 + c));
@@ -444,18 +433,14 @@ impl Attend<'_> {
     /// # Errors
     /// [`LaunchError`]: no variant fits, or an assert of the kernel does not hold.
     pub fn launch(&self, cpu: &Cpu) -> Result<(), LaunchError> {
-        let shapes: [&[usize]; 4] = [&self.q.dims(), &self.k.dims(), &self.out.dims(), &self.lse.dims()];
+        let shapes: [&[usize]; 4] =
+            [&self.q.dims(), &self.k.dims(), &self.out.dims(), &self.lse.dims()];
         let mut misfit = None;
         {
             match ATTEND_V0.solve(&shapes) {
                 Ok(dims) => {
-                    let program = AttendV0 {
-                        q: self.q,
-                        k: self.k,
-                        out: &self.out,
-                        lse: &self.lse,
-                        dims,
-                    };
+                    let program =
+                        AttendV0 { q: self.q, k: self.k, out: &self.out, lse: &self.lse, dims };
                     match program.fits() {
                         Ok(()) => return cpu.launch(program.grid(), &program),
                         Err(failed) => misfit = misfit.or(Some(failed.at_launch("attend"))),
@@ -509,13 +494,11 @@ impl Program for AttendV0<'_> {
     const SIZES: Sizes = Sizes { f32: 2368, i32: 0, i64: 0, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
-        let [t5, t8, t10, t12, t16, t20, t22, t27, t30, t34, t39, t44, t48, t66] = carve(scratch.f32.as_mut(), [448, 64, 128, 64, 384, 192, 192, 64, 64, 192, 64, 64, 384, 64]);
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
+        let [t5, t8, t10, t12, t16, t20, t22, t27, t30, t34, t39, t44, t48, t66] = carve(
+            scratch.f32.as_mut(),
+            [448, 64, 128, 64, 384, 192, 192, 64, 64, 192, 64, 64, 384, 64],
+        );
         // kernel-dsl/cpu/tests/kernels/mod.rs:110
         let v4: i64 = id[0].wrapping_mul(4_i64);
         // kernel-dsl/cpu/tests/kernels/mod.rs:111
@@ -685,7 +668,16 @@ impl Bits<'_> {
     /// # Errors
     /// [`LaunchError`]: no variant fits, or an assert of the kernel does not hold.
     pub fn launch(&self, cpu: &Cpu) -> Result<(), LaunchError> {
-        let shapes: [&[usize]; 8] = [&self.a.dims(), &self.b.dims(), &self.c.dims(), &self.mixed.dims(), &self.signed.dims(), &self.wide.dims(), &self.digest.dims(), &self.count.dims()];
+        let shapes: [&[usize]; 8] = [
+            &self.a.dims(),
+            &self.b.dims(),
+            &self.c.dims(),
+            &self.mixed.dims(),
+            &self.signed.dims(),
+            &self.wide.dims(),
+            &self.digest.dims(),
+            &self.count.dims(),
+        ];
         let mut misfit = None;
         {
             match BITS_V0.solve(&shapes) {
@@ -762,12 +754,7 @@ impl Program for BitsV0<'_> {
     const SIZES: Sizes = Sizes { f32: 0, i32: 192, i64: 0, u64: 128, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         let [t5, t31, t61] = carve(scratch.i32.as_mut(), [64, 64, 64]);
         let [t53, t58] = carve(scratch.u64.as_mut(), [64, 64]);
         // kernel-dsl/cpu/tests/kernels/mod.rs:142
@@ -797,10 +784,19 @@ impl Program for BitsV0<'_> {
         for c in (0..20).step_by(16) {
             let x20 = isa.load_i32(&row18.lanes(c).map(u32::cast_signed));
             let x21 = isa.load_i32(lanes(t5, c));
-            let x22 = isa.lt_i32(isa.xor(x20, isa.splat_i32(i32::MIN)), isa.xor(x21, isa.splat_i32(i32::MIN)));
-            let x24 = zip_i32(isa, x20, x23, |a, b| Int::div(a.cast_unsigned(), b.cast_unsigned()).cast_signed());
-            let x25 = zip_i32(isa, x21, x24, |a, b| a.cast_unsigned().max(b.cast_unsigned()).cast_signed());
-            let x27 = zip_i32(isa, x25, x26, |a, b| a.cast_unsigned().min(b.cast_unsigned()).cast_signed());
+            let x22 = isa.lt_i32(
+                isa.xor(x20, isa.splat_i32(i32::MIN)),
+                isa.xor(x21, isa.splat_i32(i32::MIN)),
+            );
+            let x24 = zip_i32(isa, x20, x23, |a, b| {
+                Int::div(a.cast_unsigned(), b.cast_unsigned()).cast_signed()
+            });
+            let x25 = zip_i32(isa, x21, x24, |a, b| {
+                a.cast_unsigned().max(b.cast_unsigned()).cast_signed()
+            });
+            let x27 = zip_i32(isa, x25, x26, |a, b| {
+                a.cast_unsigned().min(b.cast_unsigned()).cast_signed()
+            });
             let x29 = isa.or(x20, x28);
             let x30 = isa.select_i32(x22, x27, x29);
             row17.put_lanes(c, array_i32(isa, x30).map(i32::cast_unsigned));
@@ -838,7 +834,8 @@ impl Program for BitsV0<'_> {
         let window54 = self.c.window([v4], [1, 20]);
         let window55 = self.a.window([v4], [1, 20]);
         for c in 0..20 {
-            t53[c] = ((Int::shl(window54.get(0, c), 7_u64) ^ Int::shr(window54.get(0, c), 9_u64)) ^ (window55.get(0, c) as u64));
+            t53[c] = ((Int::shl(window54.get(0, c), 7_u64) ^ Int::shr(window54.get(0, c), 9_u64))
+                ^ (window55.get(0, c) as u64));
         }
         // kernel-dsl/cpu/tests/kernels/mod.rs:150
         let window56 = self.wide.window_mut([v4], [1, 20]);
@@ -858,7 +855,9 @@ impl Program for BitsV0<'_> {
         let window63 = self.a.window([v4], [1, 20]);
         let mut acc62 = 0_u32;
         for c in 0..20 {
-            acc62 = acc62.wrapping_add((if ((window63.get(0, c) & 1_u32) == 1_u32) { 1_u32 } else { 0_u32 }));
+            acc62 = acc62.wrapping_add(
+                (if ((window63.get(0, c) & 1_u32) == 1_u32) { 1_u32 } else { 0_u32 }),
+            );
         }
         t61[0] = (acc62).cast_signed();
         let v64: u32 = t61[0].cast_unsigned();
@@ -891,7 +890,13 @@ impl Table<'_> {
     /// # Errors
     /// [`LaunchError`]: no variant fits, or an assert of the kernel does not hold.
     pub fn launch(&self, cpu: &Cpu) -> Result<(), LaunchError> {
-        let shapes: [&[usize]; 5] = [&self.from.dims(), &self.ids.dims(), &self.rows.dims(), &self.spots.dims(), &self.inverse.dims()];
+        let shapes: [&[usize]; 5] = [
+            &self.from.dims(),
+            &self.ids.dims(),
+            &self.rows.dims(),
+            &self.spots.dims(),
+            &self.inverse.dims(),
+        ];
         let mut misfit = None;
         {
             match TABLE_V0.solve(&shapes) {
@@ -959,12 +964,7 @@ impl Program for TableV0<'_> {
     const SIZES: Sizes = Sizes { f32: 0, i32: 0, i64: 128, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         let [t5, t7] = carve(scratch.i64.as_mut(), [64, 64]);
         // kernel-dsl/cpu/tests/kernels/mod.rs:165
         let v4: i64 = id[0].wrapping_mul(6_i64);
@@ -992,7 +992,10 @@ impl Program for TableV0<'_> {
         }
         // kernel-dsl/cpu/tests/kernels/mod.rs:171
         for c in 0..6 {
-            self.inverse.put([(if ((t5[c] < 0_i64) | (t7[c] >= self.dims[2])) { (-1_i64) } else { t5[c] })], t7[c]);
+            self.inverse.put(
+                [(if ((t5[c] < 0_i64) | (t7[c] >= self.dims[2])) { (-1_i64) } else { t5[c] })],
+                t7[c],
+            );
         }
         Ok(())
     }
@@ -1020,12 +1023,7 @@ impl Control<'_> {
         {
             match CONTROL_V0.solve(&shapes) {
                 Ok(dims) => {
-                    let program = ControlV0 {
-                        x: self.x,
-                        limit: self.limit,
-                        out: &self.out,
-                        dims,
-                    };
+                    let program = ControlV0 { x: self.x, limit: self.limit, out: &self.out, dims };
                     match program.fits() {
                         Ok(()) => return cpu.launch(program.grid(), &program),
                         Err(failed) => misfit = misfit.or(Some(failed.at_launch("control"))),
@@ -1072,12 +1070,7 @@ impl Program for ControlV0<'_> {
     const SIZES: Sizes = Sizes { f32: 320, i32: 0, i64: 0, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         let [t2, t4, t12, t18, t19] = carve(scratch.f32.as_mut(), [64, 64, 64, 64, 64]);
         // kernel-dsl/cpu/tests/kernels/mod.rs:181
         let mut v1: f32 = 0.0_f32;
@@ -1284,12 +1277,7 @@ impl Program for RecodeV0<'_> {
     const SIZES: Sizes = Sizes { f32: 0, i32: 0, i64: 0, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         // kernel-dsl/cpu/tests/kernels/mod.rs:210
         let v4: i64 = id[0].wrapping_mul(3_i64);
         // kernel-dsl/cpu/tests/kernels/mod.rs:211
@@ -1361,12 +1349,7 @@ impl Program for RecodeV1<'_> {
     const SIZES: Sizes = Sizes { f32: 0, i32: 0, i64: 0, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         // kernel-dsl/cpu/tests/kernels/mod.rs:210
         let v4: i64 = id[0].wrapping_mul(3_i64);
         // kernel-dsl/cpu/tests/kernels/mod.rs:211
@@ -1438,12 +1421,7 @@ impl Program for RecodeV2<'_> {
     const SIZES: Sizes = Sizes { f32: 0, i32: 0, i64: 0, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         // kernel-dsl/cpu/tests/kernels/mod.rs:210
         let v4: i64 = id[0].wrapping_mul(3_i64);
         // kernel-dsl/cpu/tests/kernels/mod.rs:211
@@ -1515,12 +1493,7 @@ impl Program for RecodeV3<'_> {
     const SIZES: Sizes = Sizes { f32: 0, i32: 0, i64: 0, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         // kernel-dsl/cpu/tests/kernels/mod.rs:210
         let v4: i64 = id[0].wrapping_mul(3_i64);
         // kernel-dsl/cpu/tests/kernels/mod.rs:211
@@ -1580,7 +1553,16 @@ impl Order<'_> {
     /// # Errors
     /// [`LaunchError`]: no variant fits, or an assert of the kernel does not hold.
     pub fn launch(&self, cpu: &Cpu) -> Result<(), LaunchError> {
-        let shapes: [&[usize]; 8] = [&self.x.dims(), &self.prefix.dims(), &self.down.dims(), &self.best.dims(), &self.tallest.dims(), &self.joined.dims(), &self.flat.dims(), &self.flags.dims()];
+        let shapes: [&[usize]; 8] = [
+            &self.x.dims(),
+            &self.prefix.dims(),
+            &self.down.dims(),
+            &self.best.dims(),
+            &self.tallest.dims(),
+            &self.joined.dims(),
+            &self.flat.dims(),
+            &self.flags.dims(),
+        ];
         let mut misfit = None;
         {
             match ORDER_V0.solve(&shapes) {
@@ -1653,12 +1635,7 @@ impl Program for OrderV0<'_> {
     const SIZES: Sizes = Sizes { f32: 576, i32: 0, i64: 192, u64: 0, u8: 384 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         let [t1, t7, t27] = carve(scratch.f32.as_mut(), [192, 192, 192]);
         let [t13, t20] = carve(scratch.i64.as_mut(), [128, 64]);
         let [t39, t45, t49, t51] = carve(scratch.u8.as_mut(), [192, 64, 64, 64]);
@@ -1806,7 +1783,14 @@ impl Program for OrderV0<'_> {
         let window54 = self.flags.window_mut([1_i64, 0_i64], [1, 21]);
         let row55 = window54.row(0);
         for c in 0..21 {
-            row55.put(c, (if ((t49[c] != 0) & (!(t51[c] != 0))) { 0_i64.wrapping_add(1_i64) } else { 0_i64 }));
+            row55.put(
+                c,
+                (if ((t49[c] != 0) & (!(t51[c] != 0))) {
+                    0_i64.wrapping_add(1_i64)
+                } else {
+                    0_i64
+                }),
+            );
         }
         Ok(())
     }
@@ -1832,11 +1816,7 @@ impl Elementary<'_> {
         {
             match ELEMENTARY_V0.solve(&shapes) {
                 Ok(dims) => {
-                    let program = ElementaryV0 {
-                        x: self.x,
-                        out: &self.out,
-                        dims,
-                    };
+                    let program = ElementaryV0 { x: self.x, out: &self.out, dims };
                     match program.fits() {
                         Ok(()) => return cpu.launch(program.grid(), &program),
                         Err(failed) => misfit = misfit.or(Some(failed.at_launch("elementary"))),
@@ -1854,7 +1834,14 @@ const ELEMENTARY_V0: Signature = Signature {
     dims: &["M"],
     views: &[
         ("x", &[Axis { dims: &[0], constant: 0 }, Axis { dims: &[], constant: 18 }]),
-        ("out", &[Axis { dims: &[0], constant: 0 }, Axis { dims: &[], constant: 12 }, Axis { dims: &[], constant: 18 }]),
+        (
+            "out",
+            &[
+                Axis { dims: &[0], constant: 0 },
+                Axis { dims: &[], constant: 12 },
+                Axis { dims: &[], constant: 18 },
+            ],
+        ),
     ],
 };
 
@@ -1882,12 +1869,7 @@ impl Program for ElementaryV0<'_> {
     const SIZES: Sizes = Sizes { f32: 64, i32: 0, i64: 0, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         let [t1] = carve(scratch.f32.as_mut(), [64]);
         // kernel-dsl/cpu/tests/kernels/mod.rs:245
         let window3 = self.x.window([id[0], 0_i64], [1, 18]);
@@ -2046,11 +2028,7 @@ impl Checked<'_> {
         {
             match CHECKED_V0.solve(&shapes) {
                 Ok(dims) => {
-                    let program = CheckedV0 {
-                        x: self.x,
-                        out: &self.out,
-                        dims,
-                    };
+                    let program = CheckedV0 { x: self.x, out: &self.out, dims };
                     match program.fits() {
                         Ok(()) => return cpu.launch(program.grid(), &program),
                         Err(failed) => misfit = misfit.or(Some(failed.at_launch("checked"))),
@@ -2062,11 +2040,7 @@ impl Checked<'_> {
         {
             match CHECKED_V1.solve(&shapes) {
                 Ok(dims) => {
-                    let program = CheckedV1 {
-                        x: self.x,
-                        out: &self.out,
-                        dims,
-                    };
+                    let program = CheckedV1 { x: self.x, out: &self.out, dims };
                     match program.fits() {
                         Ok(()) => return cpu.launch(program.grid(), &program),
                         Err(failed) => misfit = misfit.or(Some(failed.at_launch("checked"))),
@@ -2117,12 +2091,7 @@ impl Program for CheckedV0<'_> {
     const SIZES: Sizes = Sizes { f32: 0, i32: 0, i64: 0, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         // kernel-dsl/cpu/tests/kernels/mod.rs:264
         let v1: bool = (self.dims[1] <= 8_i64);
         if !v1 {
@@ -2188,12 +2157,7 @@ impl Program for CheckedV1<'_> {
     const SIZES: Sizes = Sizes { f32: 0, i32: 0, i64: 0, u64: 0, u8: 0 };
 
     #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
+    fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed> {
         // kernel-dsl/cpu/tests/kernels/mod.rs:264
         let v1: bool = (self.dims[1] <= 24_i64);
         if !v1 {
@@ -2224,4 +2188,3 @@ impl Program for CheckedV1<'_> {
         Ok(())
     }
 }
-
