@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tessera_kernel_dsl::Target;
 use tessera_kernels::tiles::entries;
-use tessera_tests::cases::{Built, Case, differences, load, mutants, reference};
+use tessera_lanes::isa::AnyIsa;
+use tessera_lanes::{Cpu, Pool};
+use tessera_tests::cases::{Built, Case, differences, load, mutants, reference, run};
 use tessera_tile_ir::Kernel;
-use tessera_tile_ir::eval::evaluate;
+use tessera_tile_ir::eval::{Arg, Array, Data, evaluate};
 
 fn cases() -> Vec<Case> {
     load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")).unwrap()
@@ -15,9 +17,11 @@ fn cases() -> Vec<Case> {
 
 /// The variants of every kernel, by name.
 fn kernels() -> BTreeMap<&'static str, Vec<Kernel>> {
-    let variants = |target| move |entry: tessera_kernel_dsl::Entry| {
-        let built = (entry.build)(target).into_iter().map(|variant| variant.unwrap());
-        (entry.name, built.collect())
+    let variants = |target| {
+        move |entry: tessera_kernel_dsl::Entry| {
+            let built = (entry.build)(target).into_iter().map(|variant| variant.unwrap());
+            (entry.name, built.collect())
+        }
     };
     entries().into_iter().map(variants(Target::Cpu)).collect()
 }
@@ -70,6 +74,55 @@ fn the_evaluator_agrees_with_the_references() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// What written arrays hold, for comparing bits.
+fn bits(built: &Built) -> String {
+    let floats =
+        |values: &[f32]| format!("{:?}", values.iter().map(|v| v.to_bits()).collect::<Vec<_>>());
+    let one = |arg: &Arg| match arg {
+        Arg::Array(Array { data: Data::F32(values), .. }) => floats(values),
+        Arg::Array(Array { data: Data::Packed(_), .. }) => String::new(),
+        other => format!("{other:?}"),
+    };
+    built.args.0.iter().map(one).collect()
+}
+
+#[test]
+fn the_cpu_agrees_with_the_evaluator_on_every_instruction_set() {
+    let mut cpus = Vec::new();
+    for isa in AnyIsa::available() {
+        for threads in [1, 2] {
+            cpus.push((isa, threads, Cpu::new(isa, Pool::new(threads).unwrap())));
+        }
+    }
+    let mut wrong = Vec::new();
+    each(|case, kernel| {
+        let label = format!("{} `{}`", kernel.label(), case.name);
+        let mut truth = Built::new(kernel, case).unwrap();
+        let expected = evaluate(kernel, &mut truth.args);
+        let mut first: Option<String> = None;
+        for (isa, threads, cpu) in &cpus {
+            let on = format!("{label} on {isa:?}, {threads} threads");
+            let mut got = Built::new(kernel, case).unwrap();
+            match (run(kernel, &mut got, cpu), &case.fails) {
+                (Ok(()), None) => {}
+                (Err(e), Some(message)) if e.to_string().contains(message.as_str()) => continue,
+                (Err(error), _) => return wrong.push(format!("{on}: {error}")),
+                (Ok(()), Some(_)) => return wrong.push(format!("{on}: does not fail")),
+            }
+            expected.as_ref().unwrap();
+            let found = differences(kernel, &got.args, &truth.args, case.tolerance);
+            if let Some(difference) = found.first() {
+                return wrong.push(format!("{on}: {} differ, such as {difference}", found.len()));
+            }
+            let bits = bits(&got);
+            if *first.get_or_insert_with(|| bits.clone()) != bits {
+                return wrong.push(format!("{on}: other bits"));
+            }
+        }
+    });
+    assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+}
+
 #[test]
 fn cases_notice_wrong_kernels() {
     let kernels = kernels();
@@ -77,12 +130,13 @@ fn cases_notice_wrong_kernels() {
     let mut weak = Vec::new();
     for (name, variants) in &kernels {
         let kernel = &variants[0];
-        let own = cases.iter().filter(|case| {
-            case.kernel == *name && case.fits(&kernel.formats, &kernel.consts)
-        });
+        let own = cases
+            .iter()
+            .filter(|case| case.kernel == *name && case.fits(&kernel.formats, &kernel.consts));
         let own: Vec<_> = own.filter(|case| case.fails.is_none()).collect();
         let mutants = mutants(kernel);
-        let noticed = mutants.iter().filter(|mutant| own.iter().any(|case| notices(case, mutant, kernel)));
+        let noticed =
+            mutants.iter().filter(|mutant| own.iter().any(|case| notices(case, mutant, kernel)));
         let noticed = noticed.count();
         println!("{name}: {noticed} of {} noticed", mutants.len());
         if noticed == 0 {

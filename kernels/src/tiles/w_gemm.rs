@@ -67,12 +67,7 @@ impl<W: Packed> Rows<W> {
 
 /// Multiplies the rows `start..end` of `x`, in chunks.
 #[tile_fn]
-fn multiply<W: Packed>(
-    w: Rows<W>,
-    (x, y): (In<f32>, Out<f32>),
-    start: Tile<i64>,
-    end: Tile<i64>,
-) {
+fn multiply<W: Packed>(w: Rows<W>, (x, y): (In<f32>, Out<f32>), start: Tile<i64>, end: Tile<i64>) {
     let count = end - start;
     let mut from = start;
     for rows in CHUNKS {

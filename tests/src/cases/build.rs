@@ -151,7 +151,7 @@ fn number(value: &toml::Value) -> Result<f64> {
         toml::Value::Float(value) => Ok(*value),
         #[expect(clippy::cast_precision_loss, reason = "cases hold small numbers")]
         toml::Value::Integer(value) => Ok(*value as f64),
-        other => bail!("{other} is no number"),
+        other => bail!("{other:?} is no number"),
     }
 }
 

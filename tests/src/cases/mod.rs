@@ -8,11 +8,13 @@ mod build;
 mod compare;
 mod mutate;
 mod reference;
+mod run;
 
 pub use build::{Built, Weight};
 pub use compare::{Difference, differences};
 pub use mutate::{Mutant, mutants};
 pub use reference::reference;
+pub use run::run;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
