@@ -1,10 +1,10 @@
 //! `cargo xtask kernel`: a kernel as its author wants to see it. Which variants there are, what
 //! each line of the source became, and what the tiles of a line hold in the f64 evaluator.
 //!
-//! It is a crate of its own, without the generated kernels, the runtime and the server: it builds
-//! in seconds, and it also shows a kernel whose generated code does not compile.
+//! The cases of `tests/cases` are read here, for the tests as well. It is a crate of its own, without
+//! the generated kernels, the runtime and the server: it builds in seconds, and it also shows a
+//! kernel whose generated code does not compile.
 
-#[path = "../../src/cases/mod.rs"]
 pub mod cases;
 pub mod choose;
 pub mod explain;

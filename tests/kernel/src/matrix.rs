@@ -52,10 +52,10 @@ fn pick(count: usize, room: usize) -> Vec<Option<usize>> {
     if count <= room {
         return (0..count).map(Some).collect();
     }
-    let last = (room - 1) / 3;
+    let last = ((room - 1) / 3).max(1);
     let first = room - 1 - last;
     let first = (0..first).map(Some);
-    first.chain([None]).chain((count - last.max(1)..count).map(Some)).collect()
+    first.chain([None]).chain((count - last..count).map(Some)).collect()
 }
 
 /// Every element as text, floats in one style.

@@ -112,10 +112,12 @@ pub fn trace(
     Ok(out)
 }
 
+/// What is counted: a program, a value, and whether it was made there or given to an op.
+type Key = (Vec<i64>, Value, bool);
+
 /// One value, once.
 struct Shown {
-    program: Vec<i64>,
-    value: Value,
+    key: Key,
     header: String,
     lines: Vec<String>,
 }
@@ -131,7 +133,7 @@ struct Seen<'a> {
     grid: Vec<i64>,
     shown: Vec<Option<Shown>>,
     /// How often a value was seen in a program, and where its latest copy is in `shown`.
-    times: BTreeMap<(Vec<i64>, Value), (usize, usize)>,
+    times: BTreeMap<Key, (usize, usize)>,
 }
 
 impl<'a> Seen<'a> {
@@ -176,46 +178,52 @@ impl<'a> Seen<'a> {
         if !asked || !here || (by_line && matches!(event.op.kind, OpKind::Const(_))) {
             return;
         }
-        let key = (event.program.to_vec(), event.value);
-        let (times, latest) = self.times.get(&key).copied().unwrap_or((0, 0));
-        let known = times > 0 && event.op.results.is_empty() && event.op.regions.is_empty();
-        if known && event.message.is_none() {
-            // What is stored here was made here.
+        let given = event.op.results.is_empty() && event.op.regions.is_empty();
+        let made = (event.program.to_vec(), event.value, false);
+        // What is stored and was made here is not shown again, but where it goes.
+        let known = given && event.message.is_none() && self.times.contains_key(&made);
+        if known && event.op.operands.last() != Some(&event.value) {
             return;
         }
+        let key = (made.0, made.1, given);
+        let (times, latest) = self.times.get(&key).copied().unwrap_or((0, 0));
         if times > TIMES {
             // There is a later one: the first few and the last are enough.
             self.shown[latest] = None;
         }
-        self.times.insert(key, (times + 1, self.shown.len()));
-        let shown = self.show(event, times);
-        self.shown.push(Some(shown));
-    }
-
-    fn show(&self, event: &Event<'_>, times: usize) -> Shown {
-        let Event { op, value, ty, .. } = event;
-        let mut header = self.header(event);
-        let mut lines = match op.kind {
-            // It says which value it repeats.
-            OpKind::Broadcast => Vec::new(),
-            _ => matrix::show(ty, event.cells, self.request.width.saturating_sub(4)),
+        self.times.insert(key.clone(), (times + 1, self.shown.len()));
+        let (mut header, lines) = match known {
+            true => (self.kernel.op_text(event.op), Vec::new()),
+            false => self.show(event),
         };
-        if ty.shape.is_empty() && !lines.is_empty() {
-            header += &format!("  →  {}", lines.remove(0));
-        }
-        let around = self.loops.get(&std::ptr::from_ref(*op)).into_iter().flatten();
-        let at: Vec<String> = around
-            .filter_map(|index| {
-                Some(format!("{} = {}", self.names[index], self.indices.get(index)?))
-            })
-            .collect();
-        if !at.is_empty() {
-            header += &format!("    at {}", at.join(", "));
-        }
+        header += &self.around(event.op);
         if times > TIMES {
             header += &format!(", time {}", times + 1);
         }
-        Shown { program: event.program.to_vec(), value: *value, header, lines }
+        self.shown.push(Some(Shown { key, header, lines }));
+    }
+
+    fn show(&self, event: &Event<'_>) -> (String, Vec<String>) {
+        let mut header = self.header(event);
+        let mut lines = match event.op.kind {
+            // It says which value it repeats.
+            OpKind::Broadcast => Vec::new(),
+            _ => matrix::show(event.ty, event.cells, self.request.width.saturating_sub(4)),
+        };
+        if event.ty.shape.is_empty() && !lines.is_empty() {
+            header += &format!("  →  {}", lines.remove(0));
+        }
+        (header, lines)
+    }
+
+    /// Where the loops around an op are.
+    fn around(&self, op: &Op) -> String {
+        let around = self.loops.get(&std::ptr::from_ref(op)).into_iter().flatten();
+        let index = |index| Some(format!("{} = {}", self.names[index], self.indices.get(index)?));
+        match around.filter_map(index).collect::<Vec<_>>() {
+            none if none.is_empty() => String::new(),
+            at => format!("    at {}", at.join(", ")),
+        }
     }
 
     /// How the value came to be.
@@ -243,7 +251,8 @@ impl<'a> Seen<'a> {
         let mut program = None;
         let mut gap: Vec<Value> = Vec::new();
         for (i, shown) in self.shown.iter().enumerate() {
-            let Some(Shown { program: now, value, header, lines }) = shown else { continue };
+            let Some(Shown { key, header, lines }) = shown else { continue };
+            let (now, value, _) = key;
             if program != Some(now) {
                 program = Some(now);
                 gap.clear();
@@ -254,7 +263,7 @@ impl<'a> Seen<'a> {
                 };
                 let _ = writeln!(out, "\n{name}");
             }
-            let (times, latest) = self.times[&(now.clone(), *value)];
+            let (times, latest) = self.times[key];
             if times > TIMES + 1 && latest == i && !gap.contains(value) {
                 if gap.is_empty() {
                     let _ = writeln!(out, "  ⋮  {} times more", times - TIMES - 1);
@@ -277,7 +286,7 @@ impl<'a> Seen<'a> {
                 bail!("case `{case}` has {count} programs: there is no {}", joined(asked));
             }
             let reached =
-                |shown: &Shown| shown.program.is_empty() || same_program(asked, &shown.program);
+                |shown: &Shown| shown.key.0.is_empty() || same_program(asked, &shown.key.0);
             if !self.shown.iter().flatten().any(reached) {
                 let what = match &self.request.what {
                     What::Line(SourceLine { file, line }) => format!("{file}:{line}"),
