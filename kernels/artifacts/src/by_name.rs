@@ -87,6 +87,7 @@ impl<'a> Argument<'a> {
 
 macro_rules! arrays {
     ($($kind:ident $read:ident $write:ident $elem:ty;)*) => {
+        #[allow(dead_code, reason = "kernels read and write some types only")]
         impl Argument<'_> {$(
             fn $read<const R: usize>(&mut self) -> Taken<View<'_, $elem, R>> {
                 match self {
