@@ -25,7 +25,7 @@ impl<'k> Generator<'k> {
         let right = self.right(b);
         let tile = self.destination(op.results[0]);
         self.compute(acc, &tile);
-        self.text.line("micro::dot(");
+        self.text.line("dot(");
         self.text.line("isa,");
         let (data, row, col) = (&left.data, &left.row, &left.col);
         self.text.line(format!("Strided {{ data: {data}, row: {row}, col: {col} }},"));

@@ -59,7 +59,7 @@ impl Generator<'_> {
         let lane = c.lane();
         let mut element = self.scalar(nest, value, r, &lane);
         let cols = self.rows_cols(value)[1];
-        if cols % 16 != 0 && element.contains('[') {
+        if !cols.is_multiple_of(16) && element.contains('[') {
             // Lanes past the last column would read past the end of a tile.
             let zero = match class {
                 Class::F32 => "0.0",
