@@ -14,7 +14,7 @@ use tessera_tile_ir::{BuildError, Kernel};
 pub struct Wanted<'a> {
     /// Name of a format it is built for.
     pub format: Option<&'a str>,
-    /// Its label, or the part of it in brackets.
+    /// Its label, or some of its constants, such as `BM=4`.
     pub variant: Option<&'a str>,
 }
 
@@ -66,7 +66,7 @@ pub fn fitting(variants: Vec<Kernel>, wanted: Wanted<'_>) -> Result<Vec<Kernel>>
     }
     let Some(label) = wanted.variant else { return Ok(of_format) };
     let labels: Vec<String> = of_format.iter().map(Kernel::label).collect();
-    let same = |kernel: &Kernel| kernel.label() == label || constants(kernel) == bare(label);
+    let same = |kernel: &Kernel| kernel.label() == label || has_constants(kernel, label);
     let found: Vec<Kernel> = of_format.into_iter().filter(same).collect();
     if found.is_empty() {
         bail!("{name} has no variant `{label}`; there are\n{}", indented(&labels.join("\n"), 100));
@@ -134,9 +134,11 @@ fn constants(kernel: &Kernel) -> String {
     consts.join(", ")
 }
 
-/// A label's part in brackets, given with or without them.
-fn bare(label: &str) -> &str {
-    label.trim_start_matches('[').trim_end_matches(']')
+/// Whether a kernel has these constants, written as in a label, with or without the brackets.
+fn has_constants(kernel: &Kernel, wanted: &str) -> bool {
+    let wanted = wanted.trim_start_matches('[').trim_end_matches(']');
+    let has = |one: &str| kernel.consts.iter().any(|(n, v)| format!("{n}={v}") == one.trim());
+    wanted.split(',').all(has)
 }
 
 fn distinct(items: impl Iterator<Item = String>) -> Vec<String> {
@@ -184,6 +186,17 @@ mod tests {
         check_refused(fitting(all.clone(), wanted), &["`int5`", "int4-g32", "nvfp4"]);
         let wanted = Wanted { format: None, variant: Some("BM=5") };
         check_refused(fitting(all, wanted), &["`BM=5`", &label]);
+    }
+
+    #[test]
+    fn some_constants_are_enough() {
+        let all = variants(&entry("mla_decode").unwrap()).unwrap();
+        for label in ["DC=512", "[DC=512, DR=64]", "mla_decode<e4m3>[DC=512, DR=64]"] {
+            let wanted = Wanted { format: Some("e4m3"), variant: Some(label) };
+            let found = fitting(all.clone(), wanted).unwrap();
+            assert_eq!(found.len(), 1);
+            assert_eq!(found[0].label(), "mla_decode<e4m3>[DC=512, DR=64]");
+        }
     }
 
     #[test]
