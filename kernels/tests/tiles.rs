@@ -26,3 +26,13 @@ fn the_list_is_sorted_by_file_and_names_are_unique() {
     let names: Vec<&str> = entries().iter().map(|entry| entry.name).collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
 }
+
+/// With the generator's own test of the same, this makes a second build of the same sources give
+/// the same bytes.
+#[test]
+fn building_twice_records_the_same() {
+    for entry in entries() {
+        let (once, again) = ((entry.build)(Target::Cpu), (entry.build)(Target::Cpu));
+        assert!(once == again, "{} differs", entry.name);
+    }
+}

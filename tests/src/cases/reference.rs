@@ -18,7 +18,7 @@ use tessera_kernels::ops::page_digest::{DigestKey, digest_layer};
 use tessera_kernels::ops::page_tag_check::{PageTagCheck, TagInputs};
 use tessera_kernels::ops::permute::Permute;
 use tessera_kernels::ops::rms_norm::RmsNorm;
-use tessera_kernels::ops::rope::Rope;
+use tessera_kernels::ops::rope::{Rope, Rotation};
 use tessera_kernels::ops::router::Router;
 use tessera_kernels::ops::swiglu::SwiGlu;
 use tessera_kernels::ops::{Rows, RowsMut};
@@ -148,10 +148,13 @@ fn rope(built: &mut Built) {
         num_heads,
         head_stride: rope_dim,
         rope_dim,
-        positions: ANY,
-        inv_freq: ANY,
-        magnitude: float(built, "magnitude"),
-        interleaved: int(built, "pair_gap") == 1,
+        rotation: Rotation {
+            positions: ANY,
+            inv_freq: ANY,
+            magnitude: float(built, "magnitude"),
+            // Of a single pair, neighbours are halves.
+            interleaved: int(built, "pair_stride") == 2,
+        },
     };
     let rows = RowsMut::contiguous(&mut x, num_heads * rope_dim);
     op.reference(rows, &i32s(built, "positions"), &f32s(built, "inv_freq"));
