@@ -16,6 +16,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   check                    formatting, lints, documentation, tidiness
   golden DIR...            a checkpoint's forward pass against recorded transformers outputs
   accuracy [OPTIONS]       tiny-kimi's evaluation sets through HTTP, per format
+  kernel [NAME [OPTIONS]]  kernels: variants, what each line became, values of its tiles
   bench concurrency        BF16 against FP8 cache, 1 to 64 concurrent requests
   bench integrity          page-tag check on against off, paired
   bench peer WORKDIR       against llama.cpp, on what bench/peer/setup.sh made there
@@ -36,6 +37,7 @@ fn main() -> Result<()> {
         ["tidy"] => tidy::run(&root()),
         ["golden", rest @ ..] => tool("golden", rest),
         ["accuracy", rest @ ..] => served_tool("accuracy", rest),
+        ["kernel", rest @ ..] => kernel(rest),
         ["bench", "concurrency", rest @ ..] => tool("bench_concurrency", rest),
         ["bench", "integrity", rest @ ..] => tool("bench_integrity", rest),
         ["bench", "peer", rest @ ..] => tool("bench_peer", rest),
@@ -69,6 +71,11 @@ fn tool(name: &str, args: &[&str]) -> Result<()> {
 /// Builds an example of a crate with optimisations and runs it.
 fn example(package: &str, name: &str) -> Result<()> {
     cargo(&["run", "--quiet", "--release", "--package", package, "--example", name], &[])
+}
+
+/// Builds the kernel tool as tests are built, for it must start at once, and runs it.
+fn kernel(args: &[&str]) -> Result<()> {
+    cargo(&["run", "--quiet", "--package", "tessera-kernel-tool", "--"], args)
 }
 
 /// A tool that talks to a server: builds `tessera` first and says where it and the model are.

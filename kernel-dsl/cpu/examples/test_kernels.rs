@@ -14,11 +14,23 @@ fn main() -> std::io::Result<()> {
     for variants in &built {
         let name = &variants[0].name;
         if *name == what {
-            variants.iter().for_each(|k| println!("{}", tessera_kernel_cpu::explain(k)));
+            variants.iter().for_each(show);
         } else if Path::new(&what).is_dir() {
             let path = Path::new(&what).join(format!("{name}.rs"));
             fs::write(path, kernels::file(variants))?;
         }
     }
     Ok(())
+}
+
+fn show(kernel: &tessera_tile_ir::Kernel) {
+    let lines = match tessera_kernel_cpu::explain(kernel) {
+        Ok(lines) => lines,
+        Err(errors) => return errors.iter().for_each(|error| eprintln!("{error}")),
+    };
+    for (place, made) in lines {
+        println!("\n{}:{}", place.file, place.line);
+        made.ops.iter().for_each(|op| println!("  | {op}"));
+        made.code.iter().for_each(|code| println!("{}", code.text));
+    }
 }

@@ -20,7 +20,7 @@ mod reduce;
 mod scalar;
 mod text;
 
-pub use explain::explain;
+pub use explain::{CodeLine, Made, SourceLine, explain};
 
 use crate::entry::Variant;
 use crate::text::Text;
