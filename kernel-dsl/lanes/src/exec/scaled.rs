@@ -67,6 +67,12 @@ impl<const R: usize> PackedView<'_, R> {
     pub fn format(&self) -> &'static str {
         self.weights.first().map_or("", |w| w.format().name)
     }
+
+    /// Columns of activations that share a scale where they are quantized to meet the weights.
+    pub fn activation_group(&self) -> usize {
+        let tile = self.weights.first().and_then(|w| w.format().activation().scale_tile);
+        tile.map_or(usize::MAX, |tile| tile.cols)
+    }
 }
 
 /// Which part of its operands a scaled dot multiplies.
