@@ -21,6 +21,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   bench integrity          page-tag check on against off, paired
   bench peer WORKDIR       against llama.cpp, on what bench/peer/setup.sh made there
   bench tracking           instructions of a decode step: no-op tracker against no tracking
+  bench step               a decode step of 32 sequences beside its kernels
+  bench launch             what handing work to threads costs, alone and beside busy processes
+  bench memory             reading memory in pages of 4 KiB and of 2 MiB
   tidy                     what a machine can check of our style
 
 Options after the command go to it; `--help` shows them.";
@@ -39,6 +42,9 @@ fn main() -> Result<()> {
         ["bench", "integrity", rest @ ..] => tool("bench_integrity", rest),
         ["bench", "peer", rest @ ..] => tool("bench_peer", rest),
         ["bench", "tracking"] => tracking::run(&root()),
+        ["bench", "step"] => example("tessera-runtime", "step_overhead"),
+        ["bench", "launch"] => example("tessera-lanes", "launch"),
+        ["bench", "memory"] => example("tessera-lanes", "read"),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())
@@ -60,6 +66,11 @@ fn check() -> Result<()> {
 fn tool(name: &str, args: &[&str]) -> Result<()> {
     let run = ["run", "--quiet", "--release", "--package", "tessera-tests", "--bin", name, "--"];
     cargo(&run, args)
+}
+
+/// Builds an example of a crate with optimisations and runs it.
+fn example(package: &str, name: &str) -> Result<()> {
+    cargo(&["run", "--quiet", "--release", "--package", package, "--example", name], &[])
 }
 
 /// Builds the kernel tool as tests are built, for it must start at once, and runs it.
