@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use tessera_kernel_tool::cases::{Case, load};
@@ -18,28 +19,28 @@ const WIDTH: usize = 160;
 
 /// Shows kernels of the tile language: without a name, which there are.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask kernel")]
+#[command(bin_name = "cargo xtask kernel")]
 struct Options {
     /// The kernel; without more, its variants and cases.
     name: Option<String>,
     /// The variant built for this format.
-    #[arg(long)]
+    #[arg(long, requires = "name")]
     format: Option<String>,
     /// The variant of this label, such as `w_gemm<mxfp4>[BM=4]` or `BM=4`.
-    #[arg(long, value_name = "LABEL")]
+    #[arg(long, value_name = "LABEL", requires = "name")]
     variant: Option<String>,
     /// Its source with the ops and the generated code of each line.
-    #[arg(long)]
+    #[arg(long, requires = "name")]
     explain: bool,
     /// What the tiles made at this line hold in the f64 evaluator. FILE:LINE is in another file;
     /// %VALUE is one value of the IR.
-    #[arg(long, value_name = "LINE")]
+    #[arg(long, value_name = "LINE", requires = "name")]
     trace: Option<String>,
     /// The case to trace; the first that fits if not given.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "trace")]
     case: Option<String>,
     /// The program to trace, by its index in the grid; may be given more than once.
-    #[arg(long = "program", value_name = "I,J,K", value_parser = program)]
+    #[arg(long = "program", value_name = "I,J,K", value_parser = program, requires = "trace")]
     programs: Vec<Program>,
     /// Characters of a line; the terminal's if not given.
     #[arg(long)]
@@ -63,8 +64,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<()> {
     let width = options.width.or_else(terminal_width).unwrap_or(WIDTH).max(40);
     let Some(name) = &options.name else {
-        print!("{}", list(&entries(), width));
-        return Ok(());
+        return show(&list(&entries(), width));
     };
     let entry = entry(name)?;
     let wanted = Wanted { format: options.format.as_deref(), variant: options.variant.as_deref() };
@@ -72,7 +72,10 @@ fn run(options: &Options) -> Result<()> {
     let sources = Sources::of_workspace();
     let read = |file: &str| sources.lines(file);
     if options.explain {
-        print!("{}", explain(&kernels[0], &read, width)?);
+        if kernels.len() > 1 {
+            eprintln!("one of {} variants: --format and --variant choose another", kernels.len());
+        }
+        show(&explain(&kernels[0], &read, width)?)?;
     }
     let cases = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases"))?;
     if let Some(line) = &options.trace {
@@ -83,12 +86,20 @@ fn run(options: &Options) -> Result<()> {
         }
         let what = what(kernel, line, &read)?;
         let request = Request { what, programs: &programs, width };
-        print!("{}", trace(kernel, case, &request, &read)?);
+        show(&trace(kernel, case, &request, &read)?)?;
     }
     if !options.explain && options.trace.is_none() {
-        print!("{}", describe_one(&entry, &kernels, &cases));
+        show(&describe_one(&entry, &kernels, &cases))?;
     }
     Ok(())
+}
+
+/// Writes to standard output. A reader that has seen enough, such as `head`, is no error.
+fn show(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
 }
 
 /// The first variant with a case that fits it.
