@@ -16,10 +16,14 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   check                    formatting, lints, documentation, tidiness
   golden DIR...            a checkpoint's forward pass against recorded transformers outputs
   accuracy [OPTIONS]       tiny-kimi's evaluation sets through HTTP, per format
+  kernel [NAME [OPTIONS]]  kernels: variants, what each line became, values of its tiles
   bench concurrency        BF16 against FP8 cache, 1 to 64 concurrent requests
   bench integrity          page-tag check on against off, paired
   bench peer WORKDIR       against llama.cpp, on what bench/peer/setup.sh made there
   bench tracking           instructions of a decode step: no-op tracker against no tracking
+  bench step               a decode step of 32 sequences beside its kernels
+  bench launch             what handing work to threads costs, alone and beside busy processes
+  bench memory             reading memory in pages of 4 KiB and of 2 MiB
   tidy                     what a machine can check of our style
 
 Options after the command go to it; `--help` shows them.";
@@ -33,10 +37,14 @@ fn main() -> Result<()> {
         ["tidy"] => tidy::run(&root()),
         ["golden", rest @ ..] => tool("golden", rest),
         ["accuracy", rest @ ..] => served_tool("accuracy", rest),
+        ["kernel", rest @ ..] => kernel(rest),
         ["bench", "concurrency", rest @ ..] => tool("bench_concurrency", rest),
         ["bench", "integrity", rest @ ..] => tool("bench_integrity", rest),
         ["bench", "peer", rest @ ..] => tool("bench_peer", rest),
         ["bench", "tracking"] => tracking::run(&root()),
+        ["bench", "step"] => example("tessera-runtime", "step_overhead"),
+        ["bench", "launch"] => example("tessera-lanes", "launch"),
+        ["bench", "memory"] => example("tessera-lanes", "read"),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())
@@ -58,6 +66,16 @@ fn check() -> Result<()> {
 fn tool(name: &str, args: &[&str]) -> Result<()> {
     let run = ["run", "--quiet", "--release", "--package", "tessera-tests", "--bin", name, "--"];
     cargo(&run, args)
+}
+
+/// Builds an example of a crate with optimisations and runs it.
+fn example(package: &str, name: &str) -> Result<()> {
+    cargo(&["run", "--quiet", "--release", "--package", package, "--example", name], &[])
+}
+
+/// Builds the kernel tool as tests are built, for it must start at once, and runs it.
+fn kernel(args: &[&str]) -> Result<()> {
+    cargo(&["run", "--quiet", "--package", "tessera-kernel-tool", "--"], args)
 }
 
 /// A tool that talks to a server: builds `tessera` first and says where it and the model are.

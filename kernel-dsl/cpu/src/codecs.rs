@@ -1,6 +1,6 @@
 //! Types that decode and encode stored numbers, from the fields of their declaration.
 
-use crate::dots::is_integer;
+use crate::dots::{codes_name, is_integer, scale_name, scaled_function};
 use crate::text::{Text, camel};
 use std::collections::BTreeMap;
 use tessera_tile_ir::format::{Element, FloatBits, Format, Kind, ScaleType, Special};
@@ -41,7 +41,44 @@ pub(crate) fn codecs(
         let what = format!("Scales of {scale:?}.");
         decode(&mut text, &name, (&what, 8 * scale.bytes(), scale_rule(scale)));
     }
+    for (function, operand, micro) in [
+        ("scaled_integers", "x: A16Rows<'_>", "scaled_int"),
+        ("scaled_floats", "x: &View<'_, f32, 2>", "scaled_float"),
+    ] {
+        let met = formats.values().filter(|format| scaled_function(format) == function);
+        dispatch(&mut text, (function, operand, micro), met.copied());
+    }
     text
+}
+
+/// The function that calls the micro-kernel of the weights' format.
+fn dispatch(
+    text: &mut Text,
+    (function, operand, micro): (&str, &str, &str),
+    formats: impl Iterator<Item = &'static Format>,
+) {
+    let mut arms: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for format in formats {
+        let call = format!("{micro}::<I, {}, {}>", codes_name(format), scale_name(format));
+        arms.entry(call).or_default().push(format!("{:?}", format.name));
+    }
+    if arms.is_empty() {
+        return;
+    }
+    text.line("/// Calls the micro-kernel of the weights' format, which the launch has checked.");
+    text.line("#[inline(never)]");
+    text.line(format!("fn {function}<I: Isa>("));
+    text.lines(&format!("isa: I,\n{operand},\nw: Option<&PackedWeights>,"));
+    text.lines("block: ScaledBlock,\nacc: &mut Acc<'_>,");
+    text.line(") {");
+    text.line("let Some(weights) = w else { return };");
+    text.line("match weights.format().name {");
+    for (call, names) in arms {
+        text.line(format!("{} => {call}(isa, x, w, block, acc),", names.join(" | ")));
+    }
+    text.line("other => unreachable!(\"weights in {other}\"),");
+    text.lines("}\n}");
+    text.line("");
 }
 
 fn scale_rule(scale: ScaleType) -> FloatBits {

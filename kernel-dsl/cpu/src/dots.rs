@@ -6,7 +6,7 @@ use crate::nest::{Ix, Nest};
 use crate::text::camel;
 use tessera_tile_ir::format::Format;
 use tessera_tile_ir::op::{Binary, Literal, OpKind};
-use tessera_tile_ir::{Access, Elem, Loc, Op, ParamKind, Region, Value};
+use tessera_tile_ir::{Access, Elem, Kernel, Loc, Op, ParamKind, Region, Value};
 
 /// An operand of a dot in memory: text of the elements from its first on, and the distances of its
 /// rows and columns.
@@ -25,7 +25,7 @@ impl<'k> Generator<'k> {
         let right = self.right(b);
         let tile = self.destination(op.results[0]);
         self.compute(acc, &tile);
-        self.text.line("micro::dot(");
+        self.text.line("dot(");
         self.text.line("isa,");
         let (data, row, col) = (&left.data, &left.row, &left.col);
         self.text.line(format!("Strided {{ data: {data}, row: {row}, col: {col} }},"));
@@ -204,10 +204,8 @@ impl<'k> Generator<'k> {
         let Some(call) = self.scaled_operands(dot) else { return };
         let Elem::Packed(format) = self.ty(dot.operands[1]).elem else { return };
         let [m, n] = self.rows_cols(dot.results[0]);
-        let scale = scale_name(format);
-        let codes = self.codes_name(format);
-        let function = if is_integer(format) { "scaled_int" } else { "scaled_float" };
-        self.text.line(format!("{function}::<_, {codes}, {scale}>("));
+        self.formats.insert(format.name, format);
+        self.text.line(format!("{}(", scaled_function(format)));
         self.text.line("isa,");
         self.text.line(format!("{},", call.x));
         self.text.line(format!("{},", call.w));
@@ -255,10 +253,8 @@ impl<'k> Generator<'k> {
             _ => format!("{}.matrix()", self.param(*w_param)),
         };
         let x = if is_integer(format) {
-            let activation = format.activation();
-            self.quantized.insert((*x_param, activation.name));
-            self.groups.insert(activation.name, activation);
-            quantized_field(&self.kernel.params[*x_param].name, activation.name)
+            self.quantized.insert((*x_param, *w_param));
+            quantized_field(self.kernel, (*x_param, *w_param))
         } else {
             self.param(*x_param)
         };
@@ -268,13 +264,6 @@ impl<'k> Generator<'k> {
 
     fn loaded(&self, value: Value) -> Option<&'k Op> {
         self.plan.def(value).map(|(_, op)| op)
-    }
-
-    /// The type that reads a format's codes.
-    fn codes_name(&mut self, format: &'static Format) -> String {
-        self.formats.insert(format.name, format);
-        let name = camel(format.element.name());
-        if is_integer(format) { format!("{name}Integers") } else { name }
     }
 
     /// Weights as f32.
@@ -349,9 +338,21 @@ pub(crate) fn is_integer(format: &Format) -> bool {
     format.element.bits() == 4
 }
 
-/// The field of a parameter's quantized rows.
-pub(crate) fn quantized_field(param: &str, activation: &str) -> String {
-    format!("{param}_{}", activation.replace('-', "_"))
+/// The field of a parameter's rows, quantized to meet some weights.
+pub(crate) fn quantized_field(kernel: &Kernel, (x, w): (usize, usize)) -> String {
+    format!("{}_for_{}", kernel.params[x].name, kernel.params[w].name)
+}
+
+/// The generated function that calls the micro-kernel of the weights' format: one for all formats
+/// that activations meet alike, so that a kernel has one body for them.
+pub(crate) fn scaled_function(format: &Format) -> &'static str {
+    if is_integer(format) { "scaled_integers" } else { "scaled_floats" }
+}
+
+/// The type that reads a format's codes.
+pub(crate) fn codes_name(format: &Format) -> String {
+    let name = camel(format.element.name());
+    if is_integer(format) { format!("{name}Integers") } else { name }
 }
 
 /// The type that reads a format's scales.

@@ -21,8 +21,8 @@ pub(crate) struct Variant<'k> {
     /// Checks what the kernel asserts of its extents alone.
     fits: Text,
     sizes: String,
-    /// Parameters whose rows are quantized before the launch: index, format, columns of a group.
-    quantized: Vec<(usize, &'static str, usize)>,
+    /// Parameters whose rows are quantized before the launch, each with the weights they meet.
+    quantized: Vec<(usize, usize)>,
     pub(crate) codecs: BTreeMap<String, Element>,
     pub(crate) formats: BTreeMap<&'static str, &'static Format>,
 }
@@ -38,10 +38,6 @@ impl<'k> Variant<'k> {
         if !generator.errors.is_empty() {
             return Err(generator.errors);
         }
-        let quantized = generator.quantized.iter().map(|&(param, name)| {
-            let tile = generator.groups.get(name).and_then(|format| format.scale_tile);
-            (param, name, tile.map_or(usize::MAX, |tile| tile.cols))
-        });
         Ok(Self {
             kernel,
             carving: generator.carving(),
@@ -49,24 +45,30 @@ impl<'k> Variant<'k> {
             extents,
             fits: fits(kernel),
             sizes: generator.sizes(),
-            quantized: quantized.collect(),
+            quantized: generator.quantized.iter().copied().collect(),
             codecs: std::mem::take(&mut generator.codecs),
             formats: std::mem::take(&mut generator.formats),
             body: generator.text,
         })
     }
 
+    /// Everything that makes code of it: variants that have it in common share their code.
+    fn code(&self) -> String {
+        let mut text = Text::default();
+        self.write_signature("S", &mut text);
+        self.write("P", &mut text);
+        text.to_string()
+    }
+
     /// Writes the variant's struct and its program.
     fn write(&self, name: &str, text: &mut Text) {
         let kernel = self.kernel;
-        text.line(format!("/// `{}`.", kernel.label()));
         text.line(format!("struct {name}<'a> {{"));
         for param in &kernel.params {
             text.line(format!("{}: {},", field(&param.name), inner_type(param)));
         }
-        for (param, format, _) in &self.quantized {
-            let field = quantized_field(&kernel.params[*param].name, format);
-            text.line(format!("{field}: A16Rows<'a>,"));
+        for &met in &self.quantized {
+            text.line(format!("{}: A16Rows<'a>,", quantized_field(kernel, met)));
         }
         text.line(format!("dims: [i64; {}],", kernel.dims.len()));
         text.line("}");
@@ -193,8 +195,9 @@ pub(crate) fn entry(variants: &[Variant<'_>], text: &mut Text) {
         views(kernel).map(|(param, _)| format!("&self.{}.dims()", field(&param.name))).collect();
     text.line(format!("let shapes: [&[usize]; {}] = [{}];", shapes.len(), shapes.join(", ")));
     text.line("let mut misfit = None;");
-    for (i, variant) in variants.iter().enumerate() {
-        write_choice(variant, (&name, i), text);
+    let shared = share(variants);
+    for (i, alike) in shared.iter().enumerate() {
+        write_choice(alike, (&name, i), text);
     }
     let got: Vec<String> = views(kernel)
         .filter(|(param, _)| is_coded(param))
@@ -204,42 +207,65 @@ pub(crate) fn entry(variants: &[Variant<'_>], text: &mut Text) {
     text.line(format!("Err(misfit.unwrap_or_else(|| no_variant({:?}, &[{list}])))", kernel.name));
     text.lines("}\n}");
     text.line("");
-    for (i, variant) in variants.iter().enumerate() {
+    for (i, alike) in shared.iter().enumerate() {
+        let Some(variant) = alike.first() else { continue };
         variant.write_signature(&signature_name(&kernel.name, i), text);
+        for variant in alike {
+            text.line(format!("/// `{}`.", variant.kernel.label()));
+            text.line("///");
+        }
         variant.write(&format!("{name}V{i}"), text);
     }
+}
+
+/// Variants in groups that have their code in common, in the order of each group's first.
+fn share<'v, 'k>(variants: &'v [Variant<'k>]) -> Vec<Vec<&'v Variant<'k>>> {
+    let mut groups: Vec<(String, Vec<&Variant<'k>>)> = Vec::new();
+    for variant in variants {
+        let code = variant.code();
+        match groups.iter_mut().find(|(known, _)| *known == code) {
+            Some((_, group)) => group.push(variant),
+            None => groups.push((code, vec![variant])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 fn signature_name(kernel: &str, i: usize) -> String {
     format!("{}_V{i}", kernel.to_uppercase())
 }
 
-/// Writes the lines that launch a variant if it fits.
-fn write_choice(variant: &Variant<'_>, (name, i): (&str, usize), text: &mut Text) {
+/// Whether the arguments are in a variant's formats; empty for a kernel without.
+fn formats_match(kernel: &Kernel) -> String {
+    let formats = views(kernel).filter_map(|(param, _)| {
+        let name = match &param.kind {
+            ParamKind::View { elem: Elem::Stored(element), .. } => element.name(),
+            ParamKind::View { elem: Elem::Packed(format), .. } => format.name,
+            _ => return None,
+        };
+        Some(format!("self.{}.format() == {name:?}", field(&param.name)))
+    });
+    formats.collect::<Vec<_>>().join(" && ")
+}
+
+/// Writes the lines that launch variants with one code if they fit.
+fn write_choice(variants: &[&Variant<'_>], (name, i): (&str, usize), text: &mut Text) {
+    let Some(variant) = variants.first() else { return };
     let kernel = variant.kernel;
-    let formats: Vec<String> = views(kernel)
-        .filter_map(|(param, _)| match &param.kind {
-            ParamKind::View { elem: Elem::Stored(element), .. } => {
-                Some(format!("self.{}.format() == {:?}", field(&param.name), element.name()))
-            }
-            ParamKind::View { elem: Elem::Packed(format), .. } => {
-                Some(format!("self.{}.format() == {:?}", field(&param.name), format.name))
-            }
-            _ => None,
-        })
-        .collect();
-    if formats.is_empty() {
+    let formats: Vec<String> =
+        variants.iter().map(|variant| formats_match(variant.kernel)).collect();
+    if formats.iter().any(String::is_empty) {
         text.line("{");
     } else {
-        text.line(format!("if {} {{", formats.join(" && ")));
+        text.line(format!("if {} {{", formats.join(" || ")));
     }
     text.line(format!("match {}.solve(&shapes) {{", signature_name(&kernel.name, i)));
     text.line("Ok(dims) => {");
-    for (slot, (param, format, group)) in variant.quantized.iter().enumerate() {
-        let param = &kernel.params[*param].name;
-        let rows = quantized_field(param, format);
-        let source = field(param);
-        text.line(format!("let {rows} = cpu.quantize({slot}, &self.{source}, {group});"));
+    for (slot, &(x, w)) in variant.quantized.iter().enumerate() {
+        let rows = quantized_field(kernel, (x, w));
+        let [x, w] = [x, w].map(|param| field(&kernel.params[param].name));
+        let group = format!("self.{w}.activation_group()");
+        text.line(format!("let {rows} = cpu.quantize({slot}, &self.{x}, {group});"));
     }
     text.line(format!("let program = {name}V{i} {{"));
     for param in &kernel.params {
@@ -253,8 +279,8 @@ fn write_choice(variant: &Variant<'_>, (name, i): (&str, usize), text: &mut Text
         };
         text.line(format!("{field}: {value},"));
     }
-    for (param, format, _) in &variant.quantized {
-        let rows = quantized_field(&kernel.params[*param].name, format);
+    for &met in &variant.quantized {
+        let rows = quantized_field(kernel, met);
         text.line(format!("{rows}: {rows}.rows(),"));
     }
     text.line("dims,");

@@ -34,10 +34,8 @@ pub(crate) struct Generator<'k> {
     pub(crate) errors: Vec<BuildError>,
     /// Codecs that the body names, and what makes them.
     pub(crate) codecs: BTreeMap<String, Element>,
-    /// Activations that are quantized before the launch, by parameter.
-    pub(crate) quantized: BTreeSet<(usize, &'static str)>,
-    /// Formats of activations and of weights that the body names.
-    pub(crate) groups: BTreeMap<&'static str, &'static Format>,
+    /// Activations that are quantized before the launch, and the weights they meet: parameters.
+    pub(crate) quantized: BTreeSet<(usize, usize)>,
     pub(crate) formats: BTreeMap<&'static str, &'static Format>,
     /// Tiles that values should be computed into, because a loop carries them there.
     pub(crate) targets: BTreeMap<Value, Tile>,
@@ -55,7 +53,6 @@ impl<'k> Generator<'k> {
             errors: Vec::new(),
             codecs: BTreeMap::new(),
             quantized: BTreeSet::new(),
-            groups: BTreeMap::new(),
             formats: BTreeMap::new(),
             targets: BTreeMap::new(),
             homes: vec![None; kernel.values.len()],

@@ -20,7 +20,7 @@ mod reduce;
 mod scalar;
 mod text;
 
-pub use explain::explain;
+pub use explain::{CodeLine, Made, SourceLine, explain};
 
 use crate::entry::Variant;
 use crate::text::Text;
@@ -59,7 +59,13 @@ pub fn source(entries: &[Vec<Kernel>]) -> Result<String, Vec<BuildError>> {
     let mut head = Text::default();
     head.line("// Generated from tile IR by tessera-kernel-cpu; not for editing.");
     head.line("");
-    for module in ["exec::*", "isa::Isa", "micro::{self, *}", "view::{View, ViewMut}", "math"] {
+    for module in [
+        "exec::*",
+        "isa::Isa",
+        "math",
+        "micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided}",
+        "view::{View, ViewMut}",
+    ] {
         head.line(format!("use tessera_lanes::{module};"));
     }
     head.line("");

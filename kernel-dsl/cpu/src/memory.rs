@@ -126,7 +126,7 @@ impl Generator<'_> {
         let (r, c) = (nest.r.clone(), nest.c.clone());
         let at = place(&r.plus(row), &c.plus(col), into.stride);
         let name = &into.name;
-        let statement = if !into.class.in_lanes() || col % 16 != 0 {
+        let statement = if !into.class.in_lanes() || !col.is_multiple_of(16) {
             let element = self.scalar(nest, value, &r, &c);
             match into.class {
                 Class::Bool => format!("{name}[{at}] = u8::from({element});"),

@@ -73,7 +73,7 @@ impl Generator<'_> {
         let mut x = self.lanes(&mut nest, source, &r, &c);
         let start = identity(combine, Class::F32);
         nest.before.push(format!("let mut {acc} = isa.splat({start});"));
-        if cols % 16 != 0 {
+        if !cols.is_multiple_of(16) {
             let whole = self.name("x");
             let inside = format!("first(isa, {cols} - {})", c.text);
             nest.push(2, format!("let {whole} = isa.select({inside}, {x}, isa.splat({start}));"));

@@ -66,8 +66,13 @@ impl std::fmt::Display for Text {
     }
 }
 
-/// File and line, without detours in the path: the same however the file was included.
+/// File and line, the same however the file was included.
 pub(crate) fn place(loc: Loc) -> String {
+    format!("{}:{}", source_file(loc), loc.line)
+}
+
+/// The file of a place, without detours in its path.
+pub(crate) fn source_file(loc: Loc) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in loc.file.split('/') {
         let turns_back = part == ".." && parts.last().is_some_and(|last| *last != "..");
@@ -77,7 +82,7 @@ pub(crate) fn place(loc: Loc) -> String {
             parts.push(part);
         }
     }
-    format!("{}:{}", parts.join("/"), loc.line)
+    parts.join("/")
 }
 
 /// `rms_norm` as the name of a type: `RmsNorm`.

@@ -5,6 +5,9 @@
 
 pub mod by_name;
 
+/// What the launches run on.
+pub use tessera_lanes as lanes;
+
 /// Launches on the CPU, one struct a kernel with the author's parameter names.
 #[allow(
     missing_docs,

@@ -172,7 +172,7 @@ pub struct Choice {
     pub top: Vec<(u32, f32)>,
 }
 
-/// Where [`Sample::reference`] writes.
+/// Where [`Sample::write`] writes.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "as the launch")]
 pub struct SampleOutputs<'a> {
@@ -232,6 +232,11 @@ impl Sample {
             .enumerate()
             .map(|(i, row)| sample_row(logits.row(i), row))
             .collect();
+        self.write(choices, outputs);
+    }
+
+    /// Writes what was found for the rows, in their order.
+    pub fn write(&self, choices: impl IntoIterator<Item = Choice>, outputs: SampleOutputs<'_>) {
         let top = self.max_top;
         for (i, choice) in choices.into_iter().enumerate() {
             outputs.tokens[i] = choice.token.map_or(-1, token_id);

@@ -83,13 +83,7 @@ fn grouped() -> GroupedLinear {
 }
 
 fn rope() -> Rope {
-    Rope {
-        x: view(X, 3, 6),
-        num_heads: 2,
-        head_stride: 3,
-        rope_dim: 2,
-        rotation: ROTATION,
-    }
+    Rope { x: view(X, 3, 6), num_heads: 2, head_stride: 3, rope_dim: 2, rotation: ROTATION }
 }
 
 const ROTATION: Rotation =

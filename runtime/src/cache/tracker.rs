@@ -21,7 +21,7 @@ pub trait PageTracker {
     /// Whether there are tags to check at all.
     const KEEPS_TAGS: bool;
     /// What a request remembers of its pages, in the order of its table.
-    type Ledger: Debug + Clone + Default;
+    type Ledger: Debug + Clone + Default + Send + Sync + 'static;
 
     /// Follows `num_pages` pages.
     fn new(num_pages: usize) -> Self;

@@ -1,9 +1,13 @@
 //! The CPU device: buffers are vectors, and launches run on threads of its own. Nothing grows after
 //! it is allocated.
 
+use super::generated::Scratch;
 use super::perform;
 use super::{CacheSpec, Device, DeviceError, Source, Target};
+use rayon::prelude::*;
 use tessera_kernel_artifacts::lanes::isa::AnyIsa;
+use tessera_kernel_artifacts::lanes::memory::Arena;
+use tessera_kernel_artifacts::lanes::packed::{PackedWeights, WeightParts};
 use tessera_kernel_artifacts::lanes::{Cpu, Pool};
 use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, BufferType, CacheId, DeviceShapes, Launch, WeightId};
@@ -14,7 +18,12 @@ pub struct CpuDevice {
     pub(super) kernels: Kernels,
     pub(super) shapes: DeviceShapes,
     pub(super) buffers: Vec<Buffer>,
+    /// Weights as loaded, for the references; empty where kernels are generated.
     pub(super) weights: Vec<PackedMatrix>,
+    /// Weights as generated kernels read them; empty elsewhere.
+    pub(super) packed: Vec<PackedWeights>,
+    pub(super) scratch: Scratch,
+    arena: Arena,
     pub(super) caches: Vec<Cache>,
 }
 
@@ -97,7 +106,16 @@ impl CpuDevice {
 
     fn with(kernels: Kernels) -> Self {
         let shapes = DeviceShapes::default();
-        Self { kernels, shapes, buffers: Vec::new(), weights: Vec::new(), caches: Vec::new() }
+        Self {
+            kernels,
+            shapes,
+            buffers: Vec::new(),
+            weights: Vec::new(),
+            packed: Vec::new(),
+            scratch: Scratch::default(),
+            arena: Arena::new(),
+            caches: Vec::new(),
+        }
     }
 
     fn cache(&self, id: CacheId, page: u32) -> Result<(&Cache, usize), DeviceError> {
@@ -135,6 +153,23 @@ fn threads(num: usize) -> Result<Pool, DeviceError> {
         1 => Ok(Pool::of_caller()),
         num => Pool::new(num).map_err(|error| DeviceError::Threads { reason: error.to_string() }),
     }
+}
+
+/// Brings a weight into the layout that micro-kernels read, on the threads that load.
+fn pack(weight: &PackedMatrix, arena: &Arena) -> Result<PackedWeights, DeviceError> {
+    let parts = WeightParts {
+        format: weight.format,
+        rows: weight.rows,
+        cols: weight.cols,
+        codes: &weight.codes,
+        scales: &weight.scales,
+        zero_points: &weight.zero_points,
+        tensor_scale: weight.tensor_scale,
+    };
+    let packed = PackedWeights::pack_by(&parts, arena, |bytes, panel_bytes, pack| {
+        bytes.par_chunks_mut(panel_bytes).enumerate().for_each(|(panel, bytes)| pack(panel, bytes));
+    });
+    packed.map_err(|error| DeviceError::Weight { reason: error.to_string() })
 }
 
 fn check_page(spec: &CacheSpec, page: u32) -> Result<usize, DeviceError> {
@@ -207,9 +242,13 @@ impl Device for CpuDevice {
     }
 
     fn load_weight(&mut self, weight: PackedMatrix) -> Result<WeightId, DeviceError> {
-        let id = WeightId(next_id(self.weights.len()));
+        let id = WeightId(next_id(self.shapes.weights.len()));
+        match &self.kernels {
+            Kernels::Generated(_) => self.packed.push(pack(&weight, &self.arena)?),
+            Kernels::Reference => self.weights.push(weight.clone()),
+            Kernels::Idle(_) => {}
+        }
         self.shapes.weights.push([weight.rows, weight.cols]);
-        self.weights.push(weight);
         Ok(id)
     }
 

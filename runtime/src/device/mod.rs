@@ -6,6 +6,7 @@
 //! everything above is generic over it.
 
 mod cpu;
+mod generated;
 mod perform;
 mod reference;
 
@@ -13,6 +14,7 @@ pub use cpu::CpuDevice;
 pub use tessera_kernels::launch::CacheSpec;
 
 use std::fmt::Debug;
+use tessera_kernel_artifacts::lanes::LaunchError;
 use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, BufferType, CacheId, Launch, PlanError, WeightId};
 
@@ -54,8 +56,12 @@ pub enum DeviceError {
     Memory { what: &'static str, want: String },
     #[error("worker threads: {reason}")]
     Threads { reason: String },
+    #[error("weight: {reason}")]
+    Weight { reason: String },
     #[error("launch refused")]
     Plan(#[from] PlanError),
+    #[error("launch failed")]
+    Launch(#[source] LaunchError),
 }
 
 /// Values to be written to a buffer.

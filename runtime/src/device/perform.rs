@@ -1,7 +1,7 @@
 //! Performs a checked launch: the one place that says by which code.
 
 use super::cpu::{CpuDevice, Kernels};
-use super::{DeviceError, reference};
+use super::{DeviceError, generated, reference};
 use tessera_kernels::launch::Launch;
 
 /// Runs `launch`, which `Launch::check` has passed.
@@ -12,12 +12,7 @@ pub(super) fn perform(device: &mut CpuDevice, launch: &Launch) -> Result<(), Dev
             pool.run(4 * pool.threads(), 1, |_, _| {});
             Ok(())
         }
-        Kernels::Generated(_) => generated(device, launch),
+        Kernels::Generated(_) => generated::perform(device, launch),
         Kernels::Reference => Ok(reference::perform(device, launch)?),
     }
-}
-
-/// Op by op as kernels are generated for it; until then an op's reference serves it.
-fn generated(device: &mut CpuDevice, launch: &Launch) -> Result<(), DeviceError> {
-    Ok(reference::perform(device, launch)?)
 }

@@ -31,7 +31,11 @@ pub(super) fn perform(device: &mut CpuDevice, launch: &Launch) -> Result<(), Pla
         }),
         Launch::GroupedLinear(op) => grouped_linear(device, op),
         Launch::Rope(op) => device.lend([op.x.buffer], |device, [x]| {
-            op.reference(x.rows(&op.x), device.i32(op.rotation.positions), device.f32(op.rotation.inv_freq));
+            op.reference(
+                x.rows(&op.x),
+                device.i32(op.rotation.positions),
+                device.f32(op.rotation.inv_freq),
+            );
             Ok(())
         }),
         Launch::KvWrite(op) => kv_write(device, op),
@@ -190,7 +194,7 @@ fn kv_convert(device: &mut CpuDevice, op: &KvConvert) -> Result<(), PlanError> {
 impl CpuDevice {
     /// Calls `f` with the buffers that a launch writes, which no longer are in the device, and the
     /// device with all that it reads. Checks keep the ids apart.
-    fn lend<const N: usize, R>(
+    pub(super) fn lend<const N: usize, R>(
         &mut self,
         ids: [BufferId; N],
         f: impl FnOnce(&Self, [&mut Buffer; N]) -> R,
@@ -207,19 +211,23 @@ impl CpuDevice {
         Rows::new(self.f32(view.buffer), view)
     }
 
-    fn f32(&self, id: BufferId) -> &[f32] {
+    pub(super) fn f32(&self, id: BufferId) -> &[f32] {
         self.buffers[id.0 as usize].as_f32()
     }
 
-    fn i32(&self, id: BufferId) -> &[i32] {
+    pub(super) fn i32(&self, id: BufferId) -> &[i32] {
         self.buffers[id.0 as usize].as_i32()
     }
 
-    fn u64(&self, id: BufferId) -> &[u64] {
+    pub(super) fn u64(&self, id: BufferId) -> &[u64] {
         match &self.buffers[id.0 as usize] {
             Buffer::U64(values) => values,
             other => other.wrong_type(),
         }
+    }
+
+    pub(super) fn i64(&self, id: BufferId) -> &[i64] {
+        self.buffers[id.0 as usize].as_i64()
     }
 
     fn weight(&self, id: WeightId) -> &PackedMatrix {
@@ -271,42 +279,42 @@ impl Buffer {
         RowsMut::new(self.f32(), view)
     }
 
-    fn f32(&mut self) -> &mut [f32] {
+    pub(super) fn f32(&mut self) -> &mut [f32] {
         match self {
             Self::F32(values) => values,
             other => other.wrong_type(),
         }
     }
 
-    fn i32(&mut self) -> &mut [i32] {
+    pub(super) fn i32(&mut self) -> &mut [i32] {
         match self {
             Self::I32(values) => values,
             other => other.wrong_type(),
         }
     }
 
-    fn u32(&mut self) -> &mut [u32] {
+    pub(super) fn u32(&mut self) -> &mut [u32] {
         match self {
             Self::U32(values) => values,
             other => other.wrong_type(),
         }
     }
 
-    fn i64(&mut self) -> &mut [i64] {
+    pub(super) fn i64(&mut self) -> &mut [i64] {
         match self {
             Self::I64(values) => values,
             other => other.wrong_type(),
         }
     }
 
-    fn u64(&mut self) -> &mut [u64] {
+    pub(super) fn u64(&mut self) -> &mut [u64] {
         match self {
             Self::U64(values) => values,
             other => other.wrong_type(),
         }
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
         match self {
             Self::Bytes(values) => values,
             other => other.wrong_type(),

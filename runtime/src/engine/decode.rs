@@ -58,6 +58,8 @@ pub(super) struct DecodeWorker<D: Device, T: PageTracker> {
     pub(super) clock: Clock,
     pub(super) integrity: bool,
     pub(super) state: DecodeState,
+    /// Memory for the sequences of a step.
+    pub(super) inputs: Vec<SeqInput<'static, T>>,
 }
 
 impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
@@ -249,7 +251,7 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
         }
         self.scale_new_pages(seqs)?;
         let bent = self.do_damage(seqs[0].request)?;
-        let mut inputs: Vec<SeqInput<'_, T>> = Vec::with_capacity(seqs.len());
+        let mut inputs = SeqInput::recycle(std::mem::take(&mut self.inputs));
         for (index, seq) in seqs.iter().enumerate() {
             let record = &self.state.residents[&seq.request].record;
             let table = self.scheduler.table(seq.request).expect("a running request has pages");
@@ -266,6 +268,7 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
             });
         }
         let outputs = self.forward.step(&inputs)?;
+        self.inputs = SeqInput::recycle(inputs);
         add(&self.shared.metrics.decode.steps_total, 1);
         for (seq, output) in seqs.iter().zip(outputs) {
             self.after_step(seq.request, output)?;

@@ -173,9 +173,13 @@ impl Record {
     /// How to sample the token after the last.
     pub(super) fn sample_row(&self) -> SampleRow {
         let params = self.request.sampling.clone();
-        let tokens = if params.has_penalty() { self.tokens.as_slice() } else { &[] };
+        // An empty list has one place for all rows and takes no memory.
+        let tokens = match params.has_penalty() {
+            true => Arc::from(self.tokens.as_slice()),
+            false => Arc::default(),
+        };
         SampleRow {
-            tokens: Arc::from(tokens),
+            tokens,
             position: self.tokens.len() as u64,
             prompt_len: self.request.prompt.len(),
             params,

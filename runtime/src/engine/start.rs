@@ -145,6 +145,7 @@ where
         clock: config.clock.clone(),
         integrity: config.integrity,
         state: DecodeState::default(),
+        inputs: Vec::new(),
     };
     metrics.ready.store(true, Ordering::Release);
     let to_peer = to_prefill.clone();

@@ -32,6 +32,15 @@ pub struct SeqInput<'a, T: PageTracker> {
     pub sample: Option<SampleRow>,
 }
 
+impl<'a, T: PageTracker> SeqInput<'a, T> {
+    /// An empty list in the memory of `old`, whose sequences were those of another step.
+    pub fn recycle(mut old: Vec<SeqInput<'_, T>>) -> Vec<SeqInput<'a, T>> {
+        old.clear();
+        // Collecting into a type of the same layout keeps the memory.
+        old.into_iter().map(|_| unreachable!("the list was emptied")).collect()
+    }
+}
+
 /// What a step found for one sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SeqOutput {

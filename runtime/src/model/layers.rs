@@ -4,6 +4,7 @@ use super::workspace::Views;
 use super::{GatedMlp, LayerWeights, MlaWeights, Mlp, ModelSpec, QueryWeights};
 use crate::device::{Device, DeviceError};
 use std::sync::Arc;
+use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, CacheId, Launch, RowView, WeightId};
 use tessera_kernels::ops::absorb::{AbsorbQuery, AbsorbValue};
 use tessera_kernels::ops::combine::Combine;
@@ -287,13 +288,17 @@ impl GatedIds {
 
 impl ExpertIds {
     fn load<D: Device>(device: &mut D, experts: Vec<GatedMlp>) -> Result<Self, DeviceError> {
+        // Weights of one launch are loaded one after the other.
+        let mut load = |matrices: Vec<PackedMatrix>| -> Result<Arc<[WeightId]>, DeviceError> {
+            matrices.into_iter().map(|matrix| device.load_weight(matrix)).collect()
+        };
         let (mut gate, mut up, mut down) = (Vec::new(), Vec::new(), Vec::new());
         for expert in experts {
-            gate.push(device.load_weight(expert.gate_proj)?);
-            up.push(device.load_weight(expert.up_proj)?);
-            down.push(device.load_weight(expert.down_proj)?);
+            gate.push(expert.gate_proj);
+            up.push(expert.up_proj);
+            down.push(expert.down_proj);
         }
-        Ok(Self { gate: gate.into(), up: up.into(), down: down.into() })
+        Ok(Self { gate: load(gate)?, up: load(up)?, down: load(down)? })
     }
 
     fn push(&self, spec: &ModelSpec, views: &Views, out: &mut Vec<Launch>) {

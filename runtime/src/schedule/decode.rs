@@ -126,12 +126,15 @@ pub struct DecodeScheduler<T: PageTracker> {
     config: DecodeConfig,
     pool: PagePool<T>,
     seqs: BTreeMap<RequestId, Seq<T>>,
+    /// Memory for the list of running requests that a step begins with.
+    running: Vec<RequestId>,
 }
 
 impl<T: PageTracker> DecodeScheduler<T> {
     /// A scheduler with an empty pool.
     pub fn new(config: DecodeConfig) -> Self {
-        Self { config, pool: PagePool::new(config.pool), seqs: BTreeMap::new() }
+        let (pool, seqs) = (PagePool::new(config.pool), BTreeMap::new());
+        Self { config, pool, seqs, running: Vec::new() }
     }
 
     /// Applies `events`, grows what runs, lets in what fits, and says what to compute. The
@@ -222,10 +225,10 @@ impl<T: PageTracker> DecodeScheduler<T> {
     }
 
     fn run(&mut self, batch: &mut DecodeBatch) {
-        let running = |seq: &Seq<T>| matches!(seq.state, State::Running(_));
-        let ids: Vec<RequestId> =
-            self.seqs.iter().filter(|(_, seq)| running(seq)).map(|(id, _)| *id).collect();
-        for id in ids {
+        let running = self.seqs.iter().filter(|(_, seq)| matches!(seq.state, State::Running(_)));
+        let mut ids = std::mem::take(&mut self.running);
+        ids.extend(running.map(|(id, _)| *id));
+        for id in ids.drain(..) {
             if !self.grow(id, batch) {
                 continue;
             }
@@ -235,6 +238,7 @@ impl<T: PageTracker> DecodeScheduler<T> {
                 seq.held += 1;
             }
         }
+        self.running = ids;
     }
 
     /// Makes room for one more token, at the cost of the youngest. False: not in this step.

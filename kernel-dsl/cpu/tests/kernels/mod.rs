@@ -2,7 +2,7 @@
 
 use tessera_kernel_dsl::ir::Kernel;
 use tessera_kernel_dsl::prelude::*;
-use tessera_kernel_dsl::{Entry, Target, number_format};
+use tessera_kernel_dsl::{Entry, Target, block_format, number_format};
 
 number_format! {
     /// IEEE binary16.
@@ -19,6 +19,92 @@ number_format! {
 number_format! {
     /// OCP FP8 E5M2.
     pub E5M2 = Element::F8E5M2
+}
+
+number_format! {
+    /// IEEE binary32, stored.
+    pub Single = Element::F32
+}
+number_format! {
+    /// Integers in -8..=7.
+    pub I4 = Element::I4
+}
+number_format! {
+    /// OCP FP4 E2M1.
+    pub E2M1 = Element::F4E2M1
+}
+number_format! {
+    /// Sixteen-bit integers.
+    pub I16 = Element::I16
+}
+block_format! {
+    /// f32, as is.
+    pub Plain = "f32" {
+        element = Single, scale = none, tol = (0.0, 0.0), activation = self,
+    }
+}
+block_format! {
+    /// FP8 with a scale for each 128 by 128.
+    pub Tiled = "fp8-128x128" {
+        element = E4M3,
+        scale = F32 per (128, 128), ragged = true,
+        divisor = 448.0, precision = F32,
+        zero_point = false, tensor_scale = false,
+        tol = (0.04, 0.03),
+        activation = Plain,
+    }
+}
+block_format! {
+    /// Activations that meet four-bit weights.
+    pub Sixteen = "a16-g32" {
+        element = I16,
+        scale = F32 per (1, 32), ragged = true,
+        divisor = 32639.0, precision = F32,
+        zero_point = false, tensor_scale = false,
+        tol = (0.0000155, 0.0000213),
+        activation = self,
+    }
+}
+block_format! {
+    /// Four-bit integers with zero points.
+    pub Int4 = "int4-g32-zp" {
+        element = I4,
+        scale = Bf16 per (1, 32), ragged = false,
+        divisor = 15.0, precision = Bf16,
+        zero_point = true, tensor_scale = false,
+        tol = (0.0711, 0.086),
+        activation = Sixteen,
+    }
+}
+block_format! {
+    /// Four-bit floats.
+    pub Mxfp4 = "mxfp4" {
+        element = E2M1,
+        scale = Ue8m0 per (1, 32), ragged = false,
+        divisor = 6.0, precision = Ue8m0,
+        zero_point = false, tensor_scale = false,
+        tol = (0.3, 0.2),
+        activation = Sixteen,
+    }
+}
+
+macro_rules! weight_formats {
+    (|$name:ident| $body:expr) => {{
+        type $name = Plain;
+        $body;
+    }
+    {
+        type $name = Tiled;
+        $body;
+    }
+    {
+        type $name = Int4;
+        $body;
+    }
+    {
+        type $name = Mxfp4;
+        $body;
+    }};
 }
 
 macro_rules! stored_formats {
@@ -53,6 +139,8 @@ pub(crate) fn entries() -> Vec<Entry> {
         order(),
         elementary(),
         checked(),
+        multiply(),
+        lookup(),
     ]
 }
 
@@ -63,6 +151,17 @@ pub(crate) fn built() -> Vec<Vec<Kernel>> {
         variants.map(|kernel| kernel.expect("the test kernels are right")).collect()
     };
     entries().iter().map(build).collect()
+}
+
+/// The text of a kernel's file.
+///
+/// # Panics
+/// If some op has no code.
+pub(crate) fn file(variants: &[Kernel]) -> String {
+    match tessera_kernel_cpu::source(&[variants.to_vec()]) {
+        Ok(text) => format!("//! See `tests/kernels`.\n{text}"),
+        Err(errors) => panic!("{errors:?}"),
+    }
 }
 
 /// A loop with a carried tile, a reduction of a vector, a row broadcast.
@@ -266,4 +365,40 @@ pub(crate) fn checked(x: &In<i32, { [M, N] }>, out: &mut Out<i32, { [M, N] }>) {
     let tile = x.tile((m, 0), [WIDTH]);
     assert_all(tile >= 0, "`x` counts");
     out.store((m, 0), tile * 2);
+}
+
+/// Weights of block formats, one matrix an expert.
+#[kernel(grid = (cdiv(N, 32), E), targets(cpu), formats(W = weight_formats))]
+pub(crate) fn multiply<W: Packed>(
+    x: &In<f32, { [M, K] }>,
+    w: &In<W, { [E, N, K] }>,
+    y: &mut Out<f32, { [E, M, N] }>,
+) {
+    let (n, e) = (program_id(0) * 32, program_id(1));
+    for m in range(0, M, 8) {
+        let mut acc = zeros::<f32, 2>([8, 32]);
+        for k in range(0, K, 128) {
+            let x = x.tile((m, k), [8, 128]).quantize::<W::Activation>();
+            acc = dot_scaled(x, w.tile((e, n, k), [32, 128]), acc);
+        }
+        y.store((e, m, n), acc);
+    }
+}
+
+/// Rows of a weight as f32.
+#[kernel(grid = (cdiv(T, 4)), targets(cpu), formats(W = weight_formats))]
+pub(crate) fn lookup<W: Packed>(
+    ids: &In<i32, { [T] }>,
+    w: &In<W, { [V, N] }>,
+    out: &mut Out<f32, { [T, N] }>,
+    first: &mut Out<f32, { [4, N] }>,
+) {
+    let t = program_id(0) * 4;
+    let ids = ids.tile([t], [4]).to::<i64>();
+    for c in range(0, N, 40) {
+        out.store((t, c), w.rows(ids, c, 40).decode());
+        if t == 0 {
+            first.store((0, c), w.tile((0, c), [4, 40]).decode());
+        }
+    }
 }

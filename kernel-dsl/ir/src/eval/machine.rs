@@ -13,10 +13,12 @@ use crate::op::{Literal, OpKind};
 use crate::types::{Elem, Type};
 use std::rc::Rc;
 
-/// What an op made, for `--trace`.
+/// What an op made or, of an op without results and of a region, what it was given.
 #[derive(Debug)]
 pub struct Event<'a> {
-    /// The author's op.
+    /// The op.
+    pub op: &'a Op,
+    /// Where its author wrote it.
     pub loc: Loc,
     /// Index of the program along each grid axis.
     pub program: &'a [i64],
@@ -50,7 +52,9 @@ impl<'a> Evaluator<'a> {
         Self { kernel, trace: None }
     }
 
-    /// Calls `trace` with each value a program makes, in the order of the ops.
+    /// Calls `trace` with each value a program makes, in the order of the ops: with the results
+    /// of an op, with the arguments of a loop's region each time it is entered, and with the
+    /// operands of an op that has no results.
     #[must_use]
     pub fn trace(mut self, trace: impl FnMut(&Event<'_>) + 'a) -> Self {
         self.trace = Some(Box::new(trace));
@@ -161,6 +165,15 @@ impl<'a, 'b> Machine<'a, 'b> {
                 at: Some((op.loc, self.program.clone())),
             })?,
         };
+        if self.trace.is_some() && op.results.is_empty() && op.regions.is_empty() {
+            for (&value, cells) in op.operands.iter().zip(self.operands(op)) {
+                let message = match &op.kind {
+                    OpKind::Print(message) => Some(message.as_str()),
+                    _ => None,
+                };
+                self.show(op, value, &cells, message);
+            }
+        }
         for (&value, cells) in op.results.iter().zip(results) {
             self.show(op, value, &cells, None);
             self.values[value.0 as usize] = Some(cells);
@@ -177,6 +190,7 @@ impl<'a, 'b> Machine<'a, 'b> {
         while index < end {
             let index_cells = Rc::new(Cells::Int(vec![index]));
             for (&arg, cells) in region.args.iter().zip([index_cells].into_iter().chain(carried)) {
+                self.show(op, arg, &cells, None);
                 self.values[arg.0 as usize] = Some(cells);
             }
             carried = self.region(region)?;
@@ -197,10 +211,7 @@ impl<'a, 'b> Machine<'a, 'b> {
                 let holds = operands[0].bools().iter().all(|&holds| holds);
                 return if holds { Ok(Vec::new()) } else { Err(Fault::Assert(message.clone())) };
             }
-            OpKind::Print(message) => {
-                self.show(op, op.operands[0], &operands[0], Some(message));
-                return Ok(Vec::new());
-            }
+            OpKind::Print(_) => return Ok(Vec::new()),
             OpKind::Reshape => return Ok(vec![Rc::clone(&operands[0])]),
             _ => {}
         }
@@ -330,7 +341,7 @@ impl<'a, 'b> Machine<'a, 'b> {
     fn show(&mut self, op: &Op, value: Value, cells: &Cells, message: Option<&str>) {
         let Some(trace) = &mut self.trace else { return };
         let (program, ty) = (self.program.as_slice(), self.kernel.ty(value));
-        trace(&Event { loc: op.loc, program, value, ty, cells, message });
+        trace(&Event { op, loc: op.loc, program, value, ty, cells, message });
     }
 
     fn view(&mut self, param: usize) -> &mut View<'b> {

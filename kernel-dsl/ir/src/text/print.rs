@@ -15,6 +15,14 @@ impl Kernel {
             .expect("a string takes any text");
         text
     }
+
+    /// One op as a line of the text form, without its place; `{..}` stands for what a region holds.
+    pub fn op_text(&self, op: &Op) -> String {
+        let mut text = String::new();
+        let mut printer = Printer { kernel: self, out: &mut text, locs: false };
+        printer.op_alone(op).expect("a string takes any text");
+        text
+    }
 }
 
 /// The text form with the place of everything: [`super::parse`] gives the kernel back.
@@ -100,6 +108,27 @@ impl<W: Write> Printer<'_, W> {
     }
 
     fn op(&mut self, op: &Op, indent: usize) -> fmt::Result {
+        self.head(op)?;
+        for region in &op.regions {
+            self.open(op, region)?;
+            self.out.write_char('\n')?;
+            self.region(region, indent + 2)?;
+            write!(self.out, "{:indent$}}}", "")?;
+        }
+        Ok(())
+    }
+
+    fn op_alone(&mut self, op: &Op) -> fmt::Result {
+        self.head(op)?;
+        for region in &op.regions {
+            self.open(op, region)?;
+            self.out.write_str(" ..}")?;
+        }
+        Ok(())
+    }
+
+    /// Everything before the regions.
+    fn head(&mut self, op: &Op) -> fmt::Result {
         if !op.results.is_empty() {
             self.typed(&op.results, op.loc)?;
             self.out.write_str(" = ")?;
@@ -110,17 +139,15 @@ impl<W: Write> Printer<'_, W> {
             let operands: Vec<String> = op.operands.iter().map(|v| format!("%{}", v.0)).collect();
             write!(self.out, " ({})", operands.join(", "))?;
         }
-        self.loc(op.loc)?;
-        for region in &op.regions {
-            self.out.write_str(" {")?;
-            if !region.args.is_empty() {
-                self.out.write_char('|')?;
-                self.typed(&region.args, op.loc)?;
-                self.out.write_char('|')?;
-            }
-            self.out.write_char('\n')?;
-            self.region(region, indent + 2)?;
-            write!(self.out, "{:indent$}}}", "")?;
+        self.loc(op.loc)
+    }
+
+    fn open(&mut self, op: &Op, region: &Region) -> fmt::Result {
+        self.out.write_str(" {")?;
+        if !region.args.is_empty() {
+            self.out.write_char('|')?;
+            self.typed(&region.args, op.loc)?;
+            self.out.write_char('|')?;
         }
         Ok(())
     }

@@ -102,19 +102,31 @@ fn a_launch_counts_its_work() {
 #[test]
 fn a_trace_sees_every_value() {
     let args = vec![
-        Arg::f32(vec![1.0; 2], &[1, 2]),
-        Arg::f32(vec![1.0; 2], &[2, 1]),
+        Arg::f32(vec![1.0; 9], &[1, 9]),
+        Arg::f32(vec![1.0; 9], &[9, 1]),
         Arg::f32(vec![0.0], &[1, 1]),
     ];
     let kernel = gemm();
     let mut seen = Vec::new();
     let evaluator = Evaluator::new(&kernel).trace(|event| {
-        if event.value.0 == 25 {
-            seen.push((event.loc.line, event.program.to_vec(), event.ty.to_string()));
+        if [15, 20, 21, 25].contains(&event.value.0) {
+            assert_eq!(event.program, [0, 0]);
+            seen.push((event.value.0, event.op.kind.name(), event.ty.to_string()));
         }
     });
     evaluator.run(&mut Args(args)).expect("the shapes fit");
-    assert_eq!(seen, [(32, vec![0, 0], "f32[4, 16]".to_owned())]);
+    let [index, tile] = ["i64", "f32[4, 16]"].map(str::to_owned);
+    let want = [
+        (15, "mul", index.clone()),
+        (21, "for", index.clone()),
+        (25, "dot", tile.clone()),
+        (21, "for", index.clone()),
+        (25, "dot", tile.clone()),
+        (20, "for", tile.clone()),
+        (15, "store", index),
+        (20, "store", tile),
+    ];
+    assert_eq!(seen, want);
 }
 
 #[test]

@@ -13,7 +13,7 @@ pub use atomic::AtomicElem;
 pub use bridge::*;
 pub use error::{AssertFailed, LaunchError, no_variant};
 pub use scaled::{
-    PackedView, Quantized, ScaledBlock, decode_block, scaled_float, scaled_int, whole_steps,
+    PackedView, Quantized, ScaledBlock, decode_block, dot, scaled_float, scaled_int, whole_steps,
 };
 pub use scratch::{Scratch, Sizes, carve};
 pub use shape::{Axis, Signature};

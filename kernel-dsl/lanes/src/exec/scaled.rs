@@ -4,10 +4,10 @@
 use super::{AssertFailed, Cpu, Program, Scratch, Sizes, lock};
 use crate::isa::Isa;
 use crate::micro::{
-    A16Rows, Acc, Decode, IntCodes, Rows, a16_row_words, dot_scaled_float, dot_scaled_int,
-    quantize_row,
+    self, A16Rows, Acc, Decode, IntCodes, Rows, Strided, a16_row_words, dot_scaled_float,
+    dot_scaled_int, quantize_row,
 };
-use crate::packed::PackedWeights;
+use crate::packed::{PackedWeights, Slab};
 use crate::view::{View, ViewMut};
 use std::ops::Range;
 use std::sync::MutexGuard;
@@ -67,6 +67,12 @@ impl<const R: usize> PackedView<'_, R> {
     pub fn format(&self) -> &'static str {
         self.weights.first().map_or("", |w| w.format().name)
     }
+
+    /// Columns of activations that share a scale where they are quantized to meet the weights.
+    pub fn activation_group(&self) -> usize {
+        let tile = self.weights.first().and_then(|w| w.format().activation().scale_tile);
+        tile.map_or(usize::MAX, |tile| tile.cols)
+    }
 }
 
 /// Which part of its operands a scaled dot multiplies.
@@ -114,9 +120,7 @@ impl ScaledBlock {
 }
 
 /// Quantized activations times weights of small integers; what is outside adds nothing.
-///
-/// Compiled once for an instruction set and a format, not into each of its callers.
-#[inline(never)]
+#[inline(always)]
 pub fn scaled_int<I: Isa, T: IntCodes, S: Decode>(
     isa: I,
     x: A16Rows<'_>,
@@ -127,19 +131,49 @@ pub fn scaled_int<I: Isa, T: IntCodes, S: Decode>(
     let Some(w) = w else { return };
     let Some((m, skip, [n, k])) = block.clip(x.rows(), w) else { return };
     let mut acc = Acc { data: &mut acc.data[skip * acc.stride..], stride: acc.stride };
+    int_block::<I, T, S>(isa, x.slice(m.start, m.len()), &w.slab(n, k), &mut acc);
+}
+
+/// A function of its own, so that the micro-kernel is compiled once for all kernels that call it.
+#[inline(never)]
+fn int_block<I: Isa, T: IntCodes, S: Decode>(
+    isa: I,
+    x: A16Rows<'_>,
+    w: &Slab<'_>,
+    acc: &mut Acc<'_>,
+) {
     isa.run(
         #[inline(always)]
-        || dot_scaled_int::<I, T, S>(isa, x.slice(m.start, m.len()), &w.slab(n, k), &mut acc),
+        || dot_scaled_int::<I, T, S>(isa, x, w, acc),
+    );
+}
+
+/// As `int_block`.
+#[inline(never)]
+fn float_block<I: Isa, D: Decode, S: Decode>(isa: I, x: Rows<'_>, w: &Slab<'_>, acc: &mut Acc<'_>) {
+    isa.run(
+        #[inline(always)]
+        || dot_scaled_float::<I, D, S>(isa, x, w, acc),
+    );
+}
+
+/// `acc += a * b`, see [`micro::dot`].
+///
+/// # Panics
+/// If `a`, `b` or `acc` is smaller than `m`, `n` and the rows of `b` ask for.
+#[inline(never)]
+pub fn dot<I: Isa>(isa: I, a: Strided<'_>, b: Rows<'_>, size: [usize; 2], acc: &mut Acc<'_>) {
+    isa.run(
+        #[inline(always)]
+        || micro::dot(isa, a, b, size, acc),
     );
 }
 
 /// f32 activations times weights of floats; what is outside adds nothing.
 ///
-/// Compiled once for an instruction set and a format, not into each of its callers.
-///
 /// # Panics
 /// If the activations are not as wide as the weights, which a launch checks.
-#[inline(never)]
+#[inline(always)]
 pub fn scaled_float<I: Isa, D: Decode, S: Decode>(
     isa: I,
     x: &View<'_, f32, 2>,
@@ -154,10 +188,7 @@ pub fn scaled_float<I: Isa, D: Decode, S: Decode>(
         x.slab(at, [m.len(), k.len()]).expect("activations are as wide as the weights");
     let mut acc = Acc { data: &mut acc.data[skip * acc.stride..], stride: acc.stride };
     let x = Rows { data, stride, rows: m.len() };
-    isa.run(
-        #[inline(always)]
-        || dot_scaled_float::<I, D, S>(isa, x, &w.slab(n, k), &mut acc),
-    );
+    float_block::<I, D, S>(isa, x, &w.slab(n, k), &mut acc);
 }
 
 /// Rows from a row and columns from a column of weights as f32, zeros outside.

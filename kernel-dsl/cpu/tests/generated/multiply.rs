@@ -1,0 +1,538 @@
+//! See `tests/kernels`.
+// Generated from tile IR by tessera-kernel-cpu; not for editing.
+
+use tessera_lanes::exec::*;
+use tessera_lanes::isa::Isa;
+use tessera_lanes::math;
+use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::view::{View, ViewMut};
+
+/// `e4m3`.
+#[derive(Debug, Clone, Copy)]
+pub struct E4m3;
+
+impl Decode for E4m3 {
+    const BITS: usize = 8;
+
+    #[inline(always)]
+    fn decode<I: Isa>(isa: I, codes: I::I32) -> I::F32 {
+        let stored = isa.and(codes, isa.splat_i32(127)); // 0x7f
+        let magnitude = isa.shl::<20>(stored);
+        let value = isa.mul(isa.from_bits(magnitude), isa.splat(f32::from_bits(0x7b800000)));
+        let magnitude = isa.bits(value);
+        let special = isa.lt_i32(isa.splat_i32(126), stored);
+        let nan = isa.splat_i32(0x7fc00000);
+        let magnitude = isa.select_i32(special, nan, magnitude);
+        let sign = isa.and(codes, isa.splat_i32(128));
+        let sign = isa.shl::<24>(sign);
+        isa.from_bits(isa.or(sign, magnitude))
+    }
+}
+
+/// `f32`.
+#[derive(Debug, Clone, Copy)]
+pub struct F32;
+
+impl Decode for F32 {
+    const BITS: usize = 32;
+
+    #[inline(always)]
+    fn decode<I: Isa>(isa: I, codes: I::I32) -> I::F32 {
+        isa.from_bits(codes)
+    }
+}
+
+/// `e2m1` as integers.
+#[derive(Debug, Clone, Copy)]
+pub struct E2m1Integers;
+
+impl IntCodes for E2m1Integers {
+    const TABLE: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+    const UNIT: f32 = 0.5;
+    const OFFSET: u8 = 12;
+}
+
+/// `i4` as integers.
+#[derive(Debug, Clone, Copy)]
+pub struct I4Integers;
+
+impl IntCodes for I4Integers {
+    const TABLE: [i8; 16] = [-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7];
+    const UNIT: f32 = 1.0;
+    const OFFSET: u8 = 8;
+}
+
+/// Scales of Bf16.
+#[derive(Debug, Clone, Copy)]
+pub struct ScaleBf16;
+
+impl Decode for ScaleBf16 {
+    const BITS: usize = 16;
+
+    #[inline(always)]
+    fn decode<I: Isa>(isa: I, codes: I::I32) -> I::F32 {
+        let stored = isa.and(codes, isa.splat_i32(32767)); // 0x7fff
+        let magnitude = isa.shl::<16>(stored);
+        let sign = isa.and(codes, isa.splat_i32(32768));
+        let sign = isa.shl::<16>(sign);
+        isa.from_bits(isa.or(sign, magnitude))
+    }
+}
+
+/// Scales of F32.
+#[derive(Debug, Clone, Copy)]
+pub struct ScaleF32;
+
+impl Decode for ScaleF32 {
+    const BITS: usize = 32;
+
+    #[inline(always)]
+    fn decode<I: Isa>(isa: I, codes: I::I32) -> I::F32 {
+        isa.from_bits(codes)
+    }
+}
+
+/// Scales of Ue8m0.
+#[derive(Debug, Clone, Copy)]
+pub struct ScaleUe8m0;
+
+impl Decode for ScaleUe8m0 {
+    const BITS: usize = 8;
+
+    #[inline(always)]
+    fn decode<I: Isa>(isa: I, codes: I::I32) -> I::F32 {
+        let stored = isa.and(codes, isa.splat_i32(255)); // 0xff
+        let magnitude = isa.shl::<23>(stored);
+        let magnitude = isa.max_i32(magnitude, isa.splat_i32(4194304));
+        let special = isa.lt_i32(isa.splat_i32(254), stored);
+        let nan = isa.splat_i32(0x7fc00000);
+        let magnitude = isa.select_i32(special, nan, magnitude);
+        isa.from_bits(magnitude)
+    }
+}
+
+/// A launch of `multiply`, kernel-dsl/cpu/tests/kernels/mod.rs:372.
+pub struct Multiply<'a> {
+    /// `In<f32, [M, K]>`.
+    pub x: View<'a, f32, 2>,
+    /// `In<packed, [E, N, K]>`.
+    pub w: PackedView<'a, 3>,
+    /// `Out<f32, [E, M, N]>`.
+    pub y: ViewMut<'a, f32, 3>,
+}
+
+impl Multiply<'_> {
+    /// Runs the first variant that is built for the formats of the arguments and whose
+    /// extents they fit.
+    ///
+    /// # Errors
+    /// [`LaunchError`]: no variant fits, or an assert of the kernel does not hold.
+    pub fn launch(&self, cpu: &Cpu) -> Result<(), LaunchError> {
+        let shapes: [&[usize]; 3] = [&self.x.dims(), &self.w.dims(), &self.y.dims()];
+        let mut misfit = None;
+        if self.w.format() == "f32" {
+            match MULTIPLY_V0.solve(&shapes) {
+                Ok(dims) => {
+                    let program = MultiplyV0 {
+                        x: self.x,
+                        w: self.w,
+                        y: &self.y,
+                        dims,
+                    };
+                    match program.fits() {
+                        Ok(()) => return cpu.launch(program.grid(), &program),
+                        Err(failed) => misfit = misfit.or(Some(failed.at_launch("multiply"))),
+                    }
+                }
+                Err(error) => misfit = misfit.or(Some(error)),
+            }
+        }
+        if self.w.format() == "fp8-128x128" {
+            match MULTIPLY_V1.solve(&shapes) {
+                Ok(dims) => {
+                    let program = MultiplyV1 {
+                        x: self.x,
+                        w: self.w,
+                        y: &self.y,
+                        dims,
+                    };
+                    match program.fits() {
+                        Ok(()) => return cpu.launch(program.grid(), &program),
+                        Err(failed) => misfit = misfit.or(Some(failed.at_launch("multiply"))),
+                    }
+                }
+                Err(error) => misfit = misfit.or(Some(error)),
+            }
+        }
+        if self.w.format() == "int4-g32-zp" {
+            match MULTIPLY_V2.solve(&shapes) {
+                Ok(dims) => {
+                    let x_a16_g32 = cpu.quantize(0, &self.x, 32);
+                    let program = MultiplyV2 {
+                        x: self.x,
+                        w: self.w,
+                        y: &self.y,
+                        x_a16_g32: x_a16_g32.rows(),
+                        dims,
+                    };
+                    match program.fits() {
+                        Ok(()) => return cpu.launch(program.grid(), &program),
+                        Err(failed) => misfit = misfit.or(Some(failed.at_launch("multiply"))),
+                    }
+                }
+                Err(error) => misfit = misfit.or(Some(error)),
+            }
+        }
+        if self.w.format() == "mxfp4" {
+            match MULTIPLY_V3.solve(&shapes) {
+                Ok(dims) => {
+                    let x_a16_g32 = cpu.quantize(0, &self.x, 32);
+                    let program = MultiplyV3 {
+                        x: self.x,
+                        w: self.w,
+                        y: &self.y,
+                        x_a16_g32: x_a16_g32.rows(),
+                        dims,
+                    };
+                    match program.fits() {
+                        Ok(()) => return cpu.launch(program.grid(), &program),
+                        Err(failed) => misfit = misfit.or(Some(failed.at_launch("multiply"))),
+                    }
+                }
+                Err(error) => misfit = misfit.or(Some(error)),
+            }
+        }
+        Err(misfit.unwrap_or_else(|| no_variant("multiply", &[self.w.format()])))
+    }
+}
+
+const MULTIPLY_V0: Signature = Signature {
+    kernel: "multiply",
+    dims: &["M", "K", "E", "N"],
+    views: &[
+        ("x", &[Axis { dims: &[0], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
+        ("w", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[3], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
+        ("y", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[0], constant: 0 }, Axis { dims: &[3], constant: 0 }]),
+    ],
+};
+
+/// `multiply<f32>`.
+struct MultiplyV0<'a> {
+    x: View<'a, f32, 2>,
+    w: PackedView<'a, 3>,
+    y: &'a ViewMut<'a, f32, 3>,
+    dims: [i64; 4],
+}
+
+impl MultiplyV0<'_> {
+    /// Programs along each axis.
+    fn grid(&self) -> [i64; 3] {
+        // kernel-dsl/cpu/tests/kernels/mod.rs:371
+        let v1: i64 = self.dims[3].wrapping_add(32_i64);
+        let v2: i64 = v1.wrapping_sub(1_i64);
+        let v3: i64 = Int::div(v2, 32_i64);
+        [v3, self.dims[2], 1]
+    }
+
+    /// Whether what the kernel asserts of its extents holds.
+    fn fits(&self) -> Result<(), AssertFailed> {
+        Ok(())
+    }
+}
+
+impl Program for MultiplyV0<'_> {
+    const KERNEL: &'static str = "multiply";
+    const SIZES: Sizes = Sizes { f32: 320, i32: 0, i64: 0, u64: 0, u8: 0 };
+
+    #[inline(always)]
+    fn run<I: Isa>(
+        &self,
+        isa: I,
+        id: [i64; 3],
+        scratch: &mut Scratch,
+    ) -> Result<(), AssertFailed> {
+        let [t6] = carve(scratch.f32.as_mut(), [320]);
+        // kernel-dsl/cpu/tests/kernels/mod.rs:377
+        let v4: i64 = id[0].wrapping_mul(32_i64);
+        // kernel-dsl/cpu/tests/kernels/mod.rs:378
+        for i5 in (0_i64..self.dims[0]).step_by(8) {
+            // kernel-dsl/cpu/tests/kernels/mod.rs:380
+            let x7 = isa.splat(0.0_f32);
+            for r in 0..8 {
+                for c in (0..32).step_by(16) {
+                    isa.store(x7, lanes_mut(t6, r * 32 + c));
+                }
+            }
+            scaled_float::<_, F32, NoScale>(
+                isa,
+                &self.x,
+                self.w.expert(id[1]),
+                ScaledBlock {
+                    rows: (i5, 8),
+                    weights: (v4, 32),
+                    cols: (0_i64, whole_steps(0_i64, self.dims[1], 128)),
+                },
+                &mut Acc { data: t6, stride: 32 },
+            );
+            // kernel-dsl/cpu/tests/kernels/mod.rs:384
+            let window8 = self.y.window_mut([id[1], i5, v4], [8, 32]);
+            for r in 0..8 {
+                let row9 = window8.row(r);
+                for c in (0..32).step_by(16) {
+                    let x10 = isa.load(lanes(t6, r * 32 + c));
+                    row9.put_lanes(c, array(isa, x10));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const MULTIPLY_V1: Signature = Signature {
+    kernel: "multiply",
+    dims: &["M", "K", "E", "N"],
+    views: &[
+        ("x", &[Axis { dims: &[0], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
+        ("w", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[3], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
+        ("y", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[0], constant: 0 }, Axis { dims: &[3], constant: 0 }]),
+    ],
+};
+
+/// `multiply<fp8-128x128>`.
+struct MultiplyV1<'a> {
+    x: View<'a, f32, 2>,
+    w: PackedView<'a, 3>,
+    y: &'a ViewMut<'a, f32, 3>,
+    dims: [i64; 4],
+}
+
+impl MultiplyV1<'_> {
+    /// Programs along each axis.
+    fn grid(&self) -> [i64; 3] {
+        // kernel-dsl/cpu/tests/kernels/mod.rs:371
+        let v1: i64 = self.dims[3].wrapping_add(32_i64);
+        let v2: i64 = v1.wrapping_sub(1_i64);
+        let v3: i64 = Int::div(v2, 32_i64);
+        [v3, self.dims[2], 1]
+    }
+
+    /// Whether what the kernel asserts of its extents holds.
+    fn fits(&self) -> Result<(), AssertFailed> {
+        Ok(())
+    }
+}
+
+impl Program for MultiplyV1<'_> {
+    const KERNEL: &'static str = "multiply";
+    const SIZES: Sizes = Sizes { f32: 320, i32: 0, i64: 0, u64: 0, u8: 0 };
+
+    #[inline(always)]
+    fn run<I: Isa>(
+        &self,
+        isa: I,
+        id: [i64; 3],
+        scratch: &mut Scratch,
+    ) -> Result<(), AssertFailed> {
+        let [t6] = carve(scratch.f32.as_mut(), [320]);
+        // kernel-dsl/cpu/tests/kernels/mod.rs:377
+        let v4: i64 = id[0].wrapping_mul(32_i64);
+        // kernel-dsl/cpu/tests/kernels/mod.rs:378
+        for i5 in (0_i64..self.dims[0]).step_by(8) {
+            // kernel-dsl/cpu/tests/kernels/mod.rs:380
+            let x7 = isa.splat(0.0_f32);
+            for r in 0..8 {
+                for c in (0..32).step_by(16) {
+                    isa.store(x7, lanes_mut(t6, r * 32 + c));
+                }
+            }
+            scaled_float::<_, E4m3, ScaleF32>(
+                isa,
+                &self.x,
+                self.w.expert(id[1]),
+                ScaledBlock {
+                    rows: (i5, 8),
+                    weights: (v4, 32),
+                    cols: (0_i64, whole_steps(0_i64, self.dims[1], 128)),
+                },
+                &mut Acc { data: t6, stride: 32 },
+            );
+            // kernel-dsl/cpu/tests/kernels/mod.rs:384
+            let window8 = self.y.window_mut([id[1], i5, v4], [8, 32]);
+            for r in 0..8 {
+                let row9 = window8.row(r);
+                for c in (0..32).step_by(16) {
+                    let x10 = isa.load(lanes(t6, r * 32 + c));
+                    row9.put_lanes(c, array(isa, x10));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const MULTIPLY_V2: Signature = Signature {
+    kernel: "multiply",
+    dims: &["M", "K", "E", "N"],
+    views: &[
+        ("x", &[Axis { dims: &[0], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
+        ("w", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[3], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
+        ("y", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[0], constant: 0 }, Axis { dims: &[3], constant: 0 }]),
+    ],
+};
+
+/// `multiply<int4-g32-zp>`.
+struct MultiplyV2<'a> {
+    x: View<'a, f32, 2>,
+    w: PackedView<'a, 3>,
+    y: &'a ViewMut<'a, f32, 3>,
+    x_a16_g32: A16Rows<'a>,
+    dims: [i64; 4],
+}
+
+impl MultiplyV2<'_> {
+    /// Programs along each axis.
+    fn grid(&self) -> [i64; 3] {
+        // kernel-dsl/cpu/tests/kernels/mod.rs:371
+        let v1: i64 = self.dims[3].wrapping_add(32_i64);
+        let v2: i64 = v1.wrapping_sub(1_i64);
+        let v3: i64 = Int::div(v2, 32_i64);
+        [v3, self.dims[2], 1]
+    }
+
+    /// Whether what the kernel asserts of its extents holds.
+    fn fits(&self) -> Result<(), AssertFailed> {
+        Ok(())
+    }
+}
+
+impl Program for MultiplyV2<'_> {
+    const KERNEL: &'static str = "multiply";
+    const SIZES: Sizes = Sizes { f32: 320, i32: 0, i64: 0, u64: 0, u8: 0 };
+
+    #[inline(always)]
+    fn run<I: Isa>(
+        &self,
+        isa: I,
+        id: [i64; 3],
+        scratch: &mut Scratch,
+    ) -> Result<(), AssertFailed> {
+        let [t6] = carve(scratch.f32.as_mut(), [320]);
+        // kernel-dsl/cpu/tests/kernels/mod.rs:377
+        let v4: i64 = id[0].wrapping_mul(32_i64);
+        // kernel-dsl/cpu/tests/kernels/mod.rs:378
+        for i5 in (0_i64..self.dims[0]).step_by(8) {
+            // kernel-dsl/cpu/tests/kernels/mod.rs:380
+            let x7 = isa.splat(0.0_f32);
+            for r in 0..8 {
+                for c in (0..32).step_by(16) {
+                    isa.store(x7, lanes_mut(t6, r * 32 + c));
+                }
+            }
+            scaled_int::<_, I4Integers, ScaleBf16>(
+                isa,
+                self.x_a16_g32,
+                self.w.expert(id[1]),
+                ScaledBlock {
+                    rows: (i5, 8),
+                    weights: (v4, 32),
+                    cols: (0_i64, whole_steps(0_i64, self.dims[1], 128)),
+                },
+                &mut Acc { data: t6, stride: 32 },
+            );
+            // kernel-dsl/cpu/tests/kernels/mod.rs:384
+            let window8 = self.y.window_mut([id[1], i5, v4], [8, 32]);
+            for r in 0..8 {
+                let row9 = window8.row(r);
+                for c in (0..32).step_by(16) {
+                    let x10 = isa.load(lanes(t6, r * 32 + c));
+                    row9.put_lanes(c, array(isa, x10));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const MULTIPLY_V3: Signature = Signature {
+    kernel: "multiply",
+    dims: &["M", "K", "E", "N"],
+    views: &[
+        ("x", &[Axis { dims: &[0], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
+        ("w", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[3], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
+        ("y", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[0], constant: 0 }, Axis { dims: &[3], constant: 0 }]),
+    ],
+};
+
+/// `multiply<mxfp4>`.
+struct MultiplyV3<'a> {
+    x: View<'a, f32, 2>,
+    w: PackedView<'a, 3>,
+    y: &'a ViewMut<'a, f32, 3>,
+    x_a16_g32: A16Rows<'a>,
+    dims: [i64; 4],
+}
+
+impl MultiplyV3<'_> {
+    /// Programs along each axis.
+    fn grid(&self) -> [i64; 3] {
+        // kernel-dsl/cpu/tests/kernels/mod.rs:371
+        let v1: i64 = self.dims[3].wrapping_add(32_i64);
+        let v2: i64 = v1.wrapping_sub(1_i64);
+        let v3: i64 = Int::div(v2, 32_i64);
+        [v3, self.dims[2], 1]
+    }
+
+    /// Whether what the kernel asserts of its extents holds.
+    fn fits(&self) -> Result<(), AssertFailed> {
+        Ok(())
+    }
+}
+
+impl Program for MultiplyV3<'_> {
+    const KERNEL: &'static str = "multiply";
+    const SIZES: Sizes = Sizes { f32: 320, i32: 0, i64: 0, u64: 0, u8: 0 };
+
+    #[inline(always)]
+    fn run<I: Isa>(
+        &self,
+        isa: I,
+        id: [i64; 3],
+        scratch: &mut Scratch,
+    ) -> Result<(), AssertFailed> {
+        let [t6] = carve(scratch.f32.as_mut(), [320]);
+        // kernel-dsl/cpu/tests/kernels/mod.rs:377
+        let v4: i64 = id[0].wrapping_mul(32_i64);
+        // kernel-dsl/cpu/tests/kernels/mod.rs:378
+        for i5 in (0_i64..self.dims[0]).step_by(8) {
+            // kernel-dsl/cpu/tests/kernels/mod.rs:380
+            let x7 = isa.splat(0.0_f32);
+            for r in 0..8 {
+                for c in (0..32).step_by(16) {
+                    isa.store(x7, lanes_mut(t6, r * 32 + c));
+                }
+            }
+            scaled_int::<_, E2m1Integers, ScaleUe8m0>(
+                isa,
+                self.x_a16_g32,
+                self.w.expert(id[1]),
+                ScaledBlock {
+                    rows: (i5, 8),
+                    weights: (v4, 32),
+                    cols: (0_i64, whole_steps(0_i64, self.dims[1], 128)),
+                },
+                &mut Acc { data: t6, stride: 32 },
+            );
+            // kernel-dsl/cpu/tests/kernels/mod.rs:384
+            let window8 = self.y.window_mut([id[1], i5, v4], [8, 32]);
+            for r in 0..8 {
+                let row9 = window8.row(r);
+                for c in (0..32).step_by(16) {
+                    let x10 = isa.load(lanes(t6, r * 32 + c));
+                    row9.put_lanes(c, array(isa, x10));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+

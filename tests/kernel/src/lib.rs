@@ -1,0 +1,13 @@
+//! `cargo xtask kernel`: a kernel as its author wants to see it. Which variants there are, what
+//! each line of the source became, and what the tiles of a line hold in the f64 evaluator.
+//!
+//! The cases of `tests/cases` are read here, for the tests as well. It is a crate of its own, without
+//! the generated kernels, the runtime and the server: it builds in seconds, and it also shows a
+//! kernel whose generated code does not compile.
+
+pub mod cases;
+pub mod choose;
+pub mod explain;
+pub mod matrix;
+pub mod source;
+pub mod trace;
