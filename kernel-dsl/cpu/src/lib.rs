@@ -64,6 +64,7 @@ pub fn source(entries: &[Vec<Kernel>]) -> Result<String, Vec<BuildError>> {
         "isa::Isa",
         "math",
         "micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided}",
+        "packed::PackedWeights",
         "view::{View, ViewMut}",
     ] {
         head.line(format!("use tessera_lanes::{module};"));
