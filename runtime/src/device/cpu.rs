@@ -1,7 +1,7 @@
 //! The CPU device: buffers are vectors, and launches run on threads of its own. Nothing grows after
 //! it is allocated.
 
-use super::generated::Scratch;
+use super::generated::{Absorbed, Scratch};
 use super::perform;
 use super::{CacheSpec, Device, DeviceError, Source, Target};
 use rayon::prelude::*;
@@ -22,6 +22,7 @@ pub struct CpuDevice {
     pub(super) weights: Vec<PackedMatrix>,
     /// Weights as generated kernels read them; empty elsewhere.
     pub(super) packed: Vec<PackedWeights>,
+    pub(super) absorbed: Absorbed,
     pub(super) scratch: Scratch,
     arena: Arena,
     pub(super) caches: Vec<Cache>,
@@ -112,6 +113,7 @@ impl CpuDevice {
             buffers: Vec::new(),
             weights: Vec::new(),
             packed: Vec::new(),
+            absorbed: Absorbed::default(),
             scratch: Scratch::default(),
             arena: Arena::new(),
             caches: Vec::new(),
@@ -156,7 +158,7 @@ fn threads(num: usize) -> Result<Pool, DeviceError> {
 }
 
 /// Brings a weight into the layout that micro-kernels read, on the threads that load.
-fn pack(weight: &PackedMatrix, arena: &Arena) -> Result<PackedWeights, DeviceError> {
+pub(super) fn pack(weight: &PackedMatrix, arena: &Arena) -> Result<PackedWeights, DeviceError> {
     let parts = WeightParts {
         format: weight.format,
         rows: weight.rows,

@@ -43,6 +43,9 @@ struct Args {
     /// Runs Tessera's side alone and prints JSON.
     #[arg(long, hide = true)]
     ours: bool,
+    /// Measures only what has this in its name.
+    #[arg(long, default_value = "")]
+    only: String,
 }
 
 fn main() -> Result<()> {
@@ -50,7 +53,7 @@ fn main() -> Result<()> {
     let model = args.workdir.join("int4");
     if args.ours {
         let threads = *args.threads.first().context("one number of threads")?;
-        println!("{}", Ours::load(&model, threads)?.measure()?);
+        println!("{}", Ours::load(&model, threads)?.measure(&args.only)?);
         return Ok(());
     }
     if !model.exists() {
@@ -91,7 +94,7 @@ fn compare(args: &Args, threads: usize, text: &mut String, csv: &mut String) -> 
     let mut best: BTreeMap<String, [f64; 2]> = BTreeMap::new();
     for round in 0..args.rounds {
         eprintln!("{threads} threads, round {} of {}", round + 1, args.rounds);
-        let ours = run_ours(&args.workdir, threads)?;
+        let ours = run_ours(&args.workdir, threads, &args.only)?;
         let theirs = run_theirs(&args.workdir, threads)?;
         for (what, &ours) in &ours {
             let theirs = *theirs.get(what).with_context(|| format!("llama.cpp gave no {what}"))?;
@@ -112,9 +115,10 @@ fn compare(args: &Args, threads: usize, text: &mut String, csv: &mut String) -> 
     Ok(())
 }
 
-fn run_ours(workdir: &Path, threads: usize) -> Result<Rates> {
+fn run_ours(workdir: &Path, threads: usize, only: &str) -> Result<Rates> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(workdir).arg("--ours").args(["--threads", &threads.to_string()]);
+    command.args(["--only", only]);
     Ok(serde_json::from_str(&output(&mut command)?)?)
 }
 
@@ -215,25 +219,25 @@ impl Ours {
         let limits =
             StepLimits { tokens: PREFILL_TOKENS, seqs: most, pages_per_seq, logit_rows: most };
         let limits = (Attention::Expanded, limits);
-        let forward = Forward::new(CpuDevice::new(), spec, loaded.weights, cache, limits)?;
+        let forward =
+            Forward::new(CpuDevice::with_threads(threads)?, spec, loaded.weights, cache, limits)?;
         Ok(Self { forward })
     }
 
-    fn measure(&mut self) -> Result<Value> {
+    fn measure(&mut self, only: &str) -> Result<Value> {
         let mut rates = BTreeMap::new();
         for _ in 0..3 {
-            let prefill = self.prefill(PREFILL_TOKENS)?;
-            let decode = self.decode(1, 0, DECODE_TOKENS)?;
-            keep_best(&mut rates, prefill_name(), prefill);
-            keep_best(&mut rates, decode_name(), decode);
+            if prefill_name().contains(only) {
+                keep_best(&mut rates, prefill_name(), self.prefill(PREFILL_TOKENS)?);
+            }
+            if decode_name().contains(only) {
+                keep_best(&mut rates, decode_name(), self.decode(1, 0, DECODE_TOKENS)?);
+            }
         }
-        for batch in BATCHES {
+        for batch in BATCHES.into_iter().filter(|&batch| batch_name(batch).contains(only)) {
             self.prefill(SHARED_TOKENS)?;
-            keep_best(
-                &mut rates,
-                batch_name(batch),
-                self.decode(batch, SHARED_TOKENS, BATCH_TOKENS)?,
-            );
+            let rate = self.decode(batch, SHARED_TOKENS, BATCH_TOKENS)?;
+            keep_best(&mut rates, batch_name(batch), rate);
         }
         Ok(json!(rates))
     }

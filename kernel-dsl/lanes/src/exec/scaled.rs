@@ -250,7 +250,11 @@ impl Program for Quantize<'_> {
     ) -> Result<(), AssertFailed> {
         let cols = self.x.dims()[1];
         if let Some((x, _)) = self.x.slab([row, 0], [1, cols]) {
-            self.out.with_row(row, |out| quantize_row(isa, &x[..cols], self.group, out));
+            self.out.with_row(
+                row,
+                #[inline(always)]
+                |out| quantize_row(isa, &x[..cols], self.group, out),
+            );
         }
         Ok(())
     }

@@ -184,6 +184,21 @@ impl PackedWeights {
         Ok(Self { plan, tensor_scale: parts.tensor_scale, data })
     }
 
+    /// A copy of some rows, if they begin with a panel.
+    ///
+    /// # Errors
+    /// [`PackError::Memory`] if there is no memory.
+    pub fn copy_rows(&self, rows: Range<usize>, arena: &Arena) -> Result<Option<Self>, PackError> {
+        if !rows.start.is_multiple_of(LANES) || rows.end > self.plan.rows {
+            return Ok(None);
+        }
+        let plan = Plan { rows: rows.len(), ..self.plan };
+        let mut data = arena.take((plan.panels() * plan.bytes).max(ALIGN))?;
+        let len = plan.panels() * plan.bytes;
+        data[..len].copy_from_slice(&self.data[rows.start / LANES * plan.bytes..][..len]);
+        Ok(Some(Self { plan, tensor_scale: self.tensor_scale, data }))
+    }
+
     /// How it was stored.
     pub const fn format(&self) -> &'static Format {
         self.plan.format

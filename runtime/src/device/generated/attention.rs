@@ -8,7 +8,6 @@ use std::ops::Range;
 use tessera_kernel_artifacts::cpu;
 use tessera_kernel_artifacts::lanes::{Cpu, View, ViewMut};
 use tessera_kernels::launch::{PlanError, RowView};
-use tessera_kernels::ops::absorb::{AbsorbQuery, AbsorbValue};
 use tessera_kernels::ops::mla_decode::MlaDecode;
 use tessera_kernels::ops::mla_prefill::{MlaDims, MlaPrefill, PagedBatch};
 use tessera_kernels::ops::rope::Rope;
@@ -51,30 +50,6 @@ fn rope_heads(dims: &MlaDims) -> Heads {
 /// Heads of `size` elements without gaps.
 fn dense_heads(dims: &MlaDims, size: usize) -> Heads {
     Heads { count: dims.num_heads, first: 0, size, stride: size }
-}
-
-pub(super) fn absorb_query(device: &mut CpuDevice, op: &AbsorbQuery) -> Result {
-    device.lend([op.ql_nope.buffer], |device, [out]| {
-        let launch = cpu::AbsorbQuery {
-            q_nope: device.heads(&op.q, nope_heads(&op.dims)),
-            kv_b: device.packed_weight(op.kv_b),
-            v_head_dim: int(op.dims.v_head_dim),
-            ql_nope: out.heads(&op.ql_nope, dense_heads(&op.dims, op.dims.kv_lora_rank)),
-        };
-        launched(launch.launch(device.cpu()))
-    })
-}
-
-pub(super) fn absorb_value(device: &mut CpuDevice, op: &AbsorbValue) -> Result {
-    device.lend([op.out.buffer], |device, [out]| {
-        let launch = cpu::AbsorbValue {
-            latent: device.heads(&op.latent, dense_heads(&op.dims, op.dims.kv_lora_rank)),
-            kv_b: device.packed_weight(op.kv_b),
-            qk_nope_head_dim: int(op.dims.qk_nope_head_dim),
-            out: out.heads(&op.out, dense_heads(&op.dims, op.dims.v_head_dim)),
-        };
-        launched(launch.launch(device.cpu()))
-    })
 }
 
 /// Rows of a view as `[rows, heads, size]`, from element `first` of each head on.

@@ -3,6 +3,7 @@
 //! What a kernel wants in another shape than a launch gives it is arranged here: heads become an
 //! axis of a view, long prompts come in runs, intermediate results go to [`Scratch`].
 
+mod absorb;
 mod attention;
 mod cache;
 mod moe;
@@ -10,6 +11,7 @@ mod rows;
 mod sample;
 mod scratch;
 
+pub(super) use absorb::Absorbed;
 pub(super) use scratch::Scratch;
 
 use super::DeviceError;
@@ -34,8 +36,8 @@ pub(super) fn perform(device: &mut CpuDevice, launch: &Launch) -> Result {
         Launch::GroupedLinear(op) => moe::grouped_linear(device, op),
         Launch::Combine(op) => moe::combine(device, op),
         Launch::Rope(op) => attention::rope(device, op),
-        Launch::AbsorbQuery(op) => attention::absorb_query(device, op),
-        Launch::AbsorbValue(op) => attention::absorb_value(device, op),
+        Launch::AbsorbQuery(op) => absorb::absorb_query(device, op),
+        Launch::AbsorbValue(op) => absorb::absorb_value(device, op),
         Launch::MlaDecode(op) => attention::mla_decode(device, op),
         Launch::MlaPrefill(op) => attention::prefill(device, op),
         Launch::KvWrite(op) => cache::kv_write(device, op),

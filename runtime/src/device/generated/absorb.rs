@@ -1,0 +1,135 @@
+//! Queries into latent space and values out of it: one product a head, with the head's own weights.
+//!
+//! A head's part of `kv_b` is used along both axes. Along its columns (`w_v`) it is a weight like any
+//! other, and a copy of its rows keeps its format. Along its rows (`w_k`) its codes lie the wrong
+//! way round, so a copy is made once, transposed, in f32: exact, and read from end to end.
+
+use super::super::cpu::{CpuDevice, pack};
+use super::{Result, launched};
+use bytes::Bytes;
+use std::collections::HashMap;
+use tessera_kernel_artifacts::cpu;
+use tessera_kernel_artifacts::lanes::exec::PackedView;
+use tessera_kernel_artifacts::lanes::memory::Arena;
+use tessera_kernel_artifacts::lanes::packed::{PackError, PackedWeights};
+use tessera_kernel_artifacts::lanes::{View, ViewMut};
+use tessera_kernels::formats::{PackedMatrix, Parts, format};
+use tessera_kernels::launch::{RowView, WeightId};
+use tessera_kernels::ops::absorb::{AbsorbQuery, AbsorbValue};
+use tessera_kernels::ops::mla_prefill::MlaDims;
+
+/// The heads' weights of each `kv_b` that was absorbed so far.
+#[derive(Debug, Default)]
+pub(in crate::device) struct Absorbed(HashMap<u32, Heads>);
+
+#[derive(Debug)]
+struct Heads {
+    /// `w_k` transposed, `[kv_lora_rank, qk_nope_head_dim]`.
+    keys: Vec<PackedWeights>,
+    /// `w_v`, `[v_head_dim, kv_lora_rank]`.
+    values: Vec<PackedWeights>,
+}
+
+impl Absorbed {
+    /// The heads of `kv_b`, made at the first launch that asks for them.
+    fn heads(&mut self, id: WeightId, kv_b: &PackedWeights, dims: &MlaDims) -> Result<&Heads> {
+        if !self.0.contains_key(&id.0) {
+            self.0.insert(id.0, Heads::new(kv_b, dims)?);
+        }
+        Ok(&self.0[&id.0])
+    }
+}
+
+impl Heads {
+    fn new(kv_b: &PackedWeights, dims: &MlaDims) -> Result<Self> {
+        let arena = Arena::new();
+        let (nope, v, rank) = (dims.qk_nope_head_dim, dims.v_head_dim, dims.kv_lora_rank);
+        let mut heads = Self { keys: Vec::new(), values: Vec::new() };
+        for head in 0..dims.num_heads {
+            let first = head * dims.kv_b_head_rows();
+            let mut w_k = vec![0.0; nope * rank];
+            kv_b.decode_block(first..first + nope, 0..rank, &mut w_k, rank);
+            let transposed = (0..nope * rank).map(|i| w_k[i % nope * rank + i / nope]);
+            heads.keys.push(pack(&plain([rank, nope], transposed), &arena)?);
+            let rows = first + nope..first + nope + v;
+            let copy = kv_b.copy_rows(rows.clone(), &arena).map_err(refused)?;
+            heads.values.push(match copy {
+                Some(copy) => copy,
+                None => {
+                    let mut w_v = vec![0.0; v * rank];
+                    kv_b.decode_block(rows, 0..rank, &mut w_v, rank);
+                    pack(&plain([v, rank], w_v.into_iter()), &arena)?
+                }
+            });
+        }
+        Ok(heads)
+    }
+}
+
+fn refused(error: PackError) -> crate::device::DeviceError {
+    crate::device::DeviceError::Weight { reason: error.to_string() }
+}
+
+/// A matrix of f32.
+fn plain([rows, cols]: [usize; 2], values: impl Iterator<Item = f32>) -> PackedMatrix {
+    let codes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+    let format = format("f32").expect("a format of ours");
+    PackedMatrix::new(format, rows, cols, Parts::unscaled(Bytes::from(codes)))
+        .expect("finite values of that shape")
+}
+
+/// Rows of one head in a row view: where they begin, and their width.
+fn head_rows<'a>(data: &'a [f32], view: &RowView, first: usize, size: usize) -> View<'a, f32, 2> {
+    let data = data.get(view.offset + first..).unwrap_or(&[]);
+    View::strided(data, [view.rows, size], [view.stride, 1])
+}
+
+fn head_rows_mut<'a>(
+    data: &'a mut [f32],
+    view: &RowView,
+    first: usize,
+    size: usize,
+) -> ViewMut<'a, f32, 2> {
+    let data = data.get_mut(view.offset + first..).unwrap_or(&mut []);
+    ViewMut::strided(data, [view.rows, size], [view.stride, 1])
+}
+
+pub(super) fn absorb_query(device: &mut CpuDevice, op: &AbsorbQuery) -> Result {
+    let mut absorbed = std::mem::take(&mut device.absorbed);
+    let result = device.lend([op.ql_nope.buffer], |device, [out]| {
+        let (dims, rank) = (&op.dims, op.dims.kv_lora_rank);
+        let heads = absorbed.heads(op.kv_b, device.packed(op.kv_b), dims)?;
+        let q = device.f32(op.q.buffer);
+        for (head, keys) in heads.keys.iter().enumerate() {
+            let launch = cpu::WGemm {
+                x: head_rows(q, &op.q, head * dims.qk_head_dim(), dims.qk_nope_head_dim),
+                w: PackedView::<2>::new(keys),
+                y: head_rows_mut(out.f32(), &op.ql_nope, head * rank, rank),
+            };
+            launched(launch.launch(device.cpu()))?;
+        }
+        Ok(())
+    });
+    device.absorbed = absorbed;
+    result
+}
+
+pub(super) fn absorb_value(device: &mut CpuDevice, op: &AbsorbValue) -> Result {
+    let mut absorbed = std::mem::take(&mut device.absorbed);
+    let result = device.lend([op.out.buffer], |device, [out]| {
+        let (dims, rank, size) = (&op.dims, op.dims.kv_lora_rank, op.dims.v_head_dim);
+        let heads = absorbed.heads(op.kv_b, device.packed(op.kv_b), dims)?;
+        let latent = device.f32(op.latent.buffer);
+        for (head, values) in heads.values.iter().enumerate() {
+            let launch = cpu::WGemm {
+                x: head_rows(latent, &op.latent, head * rank, rank),
+                w: PackedView::<2>::new(values),
+                y: head_rows_mut(out.f32(), &op.out, head * size, size),
+            };
+            launched(launch.launch(device.cpu()))?;
+        }
+        Ok(())
+    });
+    device.absorbed = absorbed;
+    result
+}
