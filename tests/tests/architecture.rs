@@ -6,11 +6,42 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every edge between our crates. Another one needs a decision of its own.
-const EDGES: [(&str, &[&str]); 5] = [
+const EDGES: [(&str, &[&str]); 12] = [
     ("tessera", &["tessera-runtime"]),
-    ("tessera-kernels", &[]),
-    ("tessera-runtime", &["tessera-kernels"]),
-    ("tessera-tests", &["tessera", "tessera-kernels", "tessera-runtime"]),
+    (
+        "tessera-kernel-artifacts",
+        &[
+            "tessera-kernel-cpu",
+            "tessera-kernel-dsl",
+            "tessera-kernels",
+            "tessera-lanes",
+            "tessera-tile-ir",
+        ],
+    ),
+    ("tessera-kernel-cpu", &["tessera-kernel-dsl", "tessera-lanes", "tessera-tile-ir"]),
+    ("tessera-kernel-dsl", &["tessera-kernel-macros", "tessera-tile-ir"]),
+    ("tessera-kernel-macros", &[]),
+    (
+        "tessera-kernel-tool",
+        &["tessera-kernel-cpu", "tessera-kernel-dsl", "tessera-kernels", "tessera-tile-ir"],
+    ),
+    ("tessera-kernels", &["tessera-kernel-dsl", "tessera-tile-ir"]),
+    ("tessera-lanes", &["tessera-tile-ir"]),
+    ("tessera-runtime", &["tessera-kernel-artifacts", "tessera-kernels"]),
+    (
+        "tessera-tests",
+        &[
+            "tessera",
+            "tessera-kernel-artifacts",
+            "tessera-kernel-dsl",
+            "tessera-kernel-tool",
+            "tessera-kernels",
+            "tessera-lanes",
+            "tessera-runtime",
+            "tessera-tile-ir",
+        ],
+    ),
+    ("tessera-tile-ir", &[]),
     ("xtask", &[]),
 ];
 
@@ -31,8 +62,17 @@ const LICENCES: [&str; 13] = [
     "MIT-0",
 ];
 
-/// The one folder whose code may be unsafe.
-const UNSAFE_FOLDER: &str = "runtime/src/ffi";
+/// Where code may be unsafe: mapped files; instructions, threads and shared memory of kernels; and
+/// an allocator that counts, in a test.
+const UNSAFE_PLACES: [&str; 7] = [
+    "runtime/src/ffi",
+    "runtime/tests/step_memory.rs",
+    "kernel-dsl/lanes/src/exec/atomic.rs",
+    "kernel-dsl/lanes/src/isa",
+    "kernel-dsl/lanes/src/memory.rs",
+    "kernel-dsl/lanes/src/pool.rs",
+    "kernel-dsl/lanes/src/view.rs",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_path_buf()
@@ -94,7 +134,7 @@ fn every_crate_is_linted_alike() {
     for package in array(&metadata, "packages") {
         let path = text(package, "manifest_path");
         let own = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
-        if text(package, "name") != "tessera-runtime" {
+        if !["tessera-runtime", "tessera-lanes"].contains(&text(package, "name")) {
             assert_eq!(section(&own, "lints"), ["workspace = true"], "{path}");
             continue;
         }
@@ -186,7 +226,12 @@ fn unsafe_code_is_where_it_is_allowed() {
     let (mut allowed, mut offenders) = (0, Vec::new());
     for path in files {
         let code = std::fs::read_to_string(&path).expect("a readable file");
-        let inside = path.strip_prefix(root()).expect("below the root").starts_with(UNSAFE_FOLDER);
+        let below = path.strip_prefix(root()).expect("below the root");
+        // Code that tests show the macro, or the macro's own, is text and is not compiled.
+        if below.starts_with("kernel-dsl/tests/ui") || below.starts_with("kernel-dsl/macros") {
+            continue;
+        }
+        let inside = UNSAFE_PLACES.iter().any(|place| below.starts_with(place));
         for (line, number) in code.lines().zip(1..).filter(|(line, _)| is_unsafe(line)) {
             match inside {
                 true => allowed += 1,
@@ -195,5 +240,5 @@ fn unsafe_code_is_where_it_is_allowed() {
         }
     }
     assert!(offenders.is_empty(), "{offenders:#?}");
-    assert!(allowed > 0, "{UNSAFE_FOLDER} has no unsafe code: this test looks in the wrong place");
+    assert!(allowed > 0, "no unsafe code anywhere: this test looks in the wrong place");
 }
