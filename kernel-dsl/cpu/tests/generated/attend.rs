@@ -5,6 +5,7 @@ use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
 use tessera_lanes::math;
 use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
 /// A launch of `attend`, kernel-dsl/cpu/tests/kernels/mod.rs:203.
@@ -62,6 +63,7 @@ const ATTEND_V0: Signature = Signature {
 };
 
 /// `attend`.
+///
 struct AttendV0<'a> {
     q: View<'a, f32, 2>,
     k: View<'a, f32, 2>,

@@ -5,6 +5,7 @@ use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
 use tessera_lanes::math;
 use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
 /// A launch of `bits`, kernel-dsl/cpu/tests/kernels/mod.rs:231.
@@ -78,6 +79,7 @@ const BITS_V0: Signature = Signature {
 };
 
 /// `bits`.
+///
 struct BitsV0<'a> {
     a: View<'a, u32, 1>,
     b: View<'a, i32, 1>,

@@ -5,6 +5,7 @@ use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
 use tessera_lanes::math;
 use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
 /// A launch of `checked`, kernel-dsl/cpu/tests/kernels/mod.rs:362.
@@ -70,6 +71,7 @@ const CHECKED_V0: Signature = Signature {
 };
 
 /// `checked[WIDTH=8]`.
+///
 struct CheckedV0<'a> {
     x: View<'a, i32, 2>,
     out: &'a ViewMut<'a, i32, 2>,
@@ -141,6 +143,7 @@ const CHECKED_V1: Signature = Signature {
 };
 
 /// `checked[WIDTH=24]`.
+///
 struct CheckedV1<'a> {
     x: View<'a, i32, 2>,
     out: &'a ViewMut<'a, i32, 2>,

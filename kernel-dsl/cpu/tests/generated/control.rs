@@ -5,6 +5,7 @@ use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
 use tessera_lanes::math;
 use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
 /// A launch of `control`, kernel-dsl/cpu/tests/kernels/mod.rs:275.
@@ -57,6 +58,7 @@ const CONTROL_V0: Signature = Signature {
 };
 
 /// `control`.
+///
 struct ControlV0<'a> {
     x: View<'a, f32, 1>,
     limit: f32,

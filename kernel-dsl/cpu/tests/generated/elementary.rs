@@ -5,6 +5,7 @@ use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
 use tessera_lanes::math;
 use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
 /// A launch of `elementary`, kernel-dsl/cpu/tests/kernels/mod.rs:341.
@@ -54,6 +55,7 @@ const ELEMENTARY_V0: Signature = Signature {
 };
 
 /// `elementary`.
+///
 struct ElementaryV0<'a> {
     x: View<'a, f32, 2>,
     out: &'a ViewMut<'a, f32, 3>,

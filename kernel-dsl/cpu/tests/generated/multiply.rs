@@ -5,6 +5,7 @@ use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
 use tessera_lanes::math;
 use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
 /// `e4m3`.
@@ -111,6 +112,40 @@ impl Decode for ScaleUe8m0 {
     }
 }
 
+/// Calls the micro-kernel of the weights' format, which the launch has checked.
+#[inline(never)]
+fn scaled_integers<I: Isa>(
+    isa: I,
+    x: A16Rows<'_>,
+    w: Option<&PackedWeights>,
+    block: ScaledBlock,
+    acc: &mut Acc<'_>,
+) {
+    let Some(weights) = w else { return };
+    match weights.format().name {
+        "mxfp4" => scaled_int::<I, E2m1Integers, ScaleUe8m0>(isa, x, w, block, acc),
+        "int4-g32-zp" => scaled_int::<I, I4Integers, ScaleBf16>(isa, x, w, block, acc),
+        other => unreachable!("weights in {other}"),
+    }
+}
+
+/// Calls the micro-kernel of the weights' format, which the launch has checked.
+#[inline(never)]
+fn scaled_floats<I: Isa>(
+    isa: I,
+    x: &View<'_, f32, 2>,
+    w: Option<&PackedWeights>,
+    block: ScaledBlock,
+    acc: &mut Acc<'_>,
+) {
+    let Some(weights) = w else { return };
+    match weights.format().name {
+        "fp8-128x128" => scaled_float::<I, E4m3, ScaleF32>(isa, x, w, block, acc),
+        "f32" => scaled_float::<I, F32, NoScale>(isa, x, w, block, acc),
+        other => unreachable!("weights in {other}"),
+    }
+}
+
 /// A launch of `multiply`, kernel-dsl/cpu/tests/kernels/mod.rs:372.
 pub struct Multiply<'a> {
     /// `In<f32, [M, K]>`.
@@ -130,7 +165,7 @@ impl Multiply<'_> {
     pub fn launch(&self, cpu: &Cpu) -> Result<(), LaunchError> {
         let shapes: [&[usize]; 3] = [&self.x.dims(), &self.w.dims(), &self.y.dims()];
         let mut misfit = None;
-        if self.w.format() == "f32" {
+        if self.w.format() == "f32" || self.w.format() == "fp8-128x128" {
             match MULTIPLY_V0.solve(&shapes) {
                 Ok(dims) => {
                     let program = MultiplyV0 {
@@ -147,51 +182,15 @@ impl Multiply<'_> {
                 Err(error) => misfit = misfit.or(Some(error)),
             }
         }
-        if self.w.format() == "fp8-128x128" {
+        if self.w.format() == "int4-g32-zp" || self.w.format() == "mxfp4" {
             match MULTIPLY_V1.solve(&shapes) {
                 Ok(dims) => {
+                    let x_for_w = cpu.quantize(0, &self.x, self.w.activation_group());
                     let program = MultiplyV1 {
                         x: self.x,
                         w: self.w,
                         y: &self.y,
-                        dims,
-                    };
-                    match program.fits() {
-                        Ok(()) => return cpu.launch(program.grid(), &program),
-                        Err(failed) => misfit = misfit.or(Some(failed.at_launch("multiply"))),
-                    }
-                }
-                Err(error) => misfit = misfit.or(Some(error)),
-            }
-        }
-        if self.w.format() == "int4-g32-zp" {
-            match MULTIPLY_V2.solve(&shapes) {
-                Ok(dims) => {
-                    let x_a16_g32 = cpu.quantize(0, &self.x, 32);
-                    let program = MultiplyV2 {
-                        x: self.x,
-                        w: self.w,
-                        y: &self.y,
-                        x_a16_g32: x_a16_g32.rows(),
-                        dims,
-                    };
-                    match program.fits() {
-                        Ok(()) => return cpu.launch(program.grid(), &program),
-                        Err(failed) => misfit = misfit.or(Some(failed.at_launch("multiply"))),
-                    }
-                }
-                Err(error) => misfit = misfit.or(Some(error)),
-            }
-        }
-        if self.w.format() == "mxfp4" {
-            match MULTIPLY_V3.solve(&shapes) {
-                Ok(dims) => {
-                    let x_a16_g32 = cpu.quantize(0, &self.x, 32);
-                    let program = MultiplyV3 {
-                        x: self.x,
-                        w: self.w,
-                        y: &self.y,
-                        x_a16_g32: x_a16_g32.rows(),
+                        x_for_w: x_for_w.rows(),
                         dims,
                     };
                     match program.fits() {
@@ -217,6 +216,9 @@ const MULTIPLY_V0: Signature = Signature {
 };
 
 /// `multiply<f32>`.
+///
+/// `multiply<fp8-128x128>`.
+///
 struct MultiplyV0<'a> {
     x: View<'a, f32, 2>,
     w: PackedView<'a, 3>,
@@ -263,7 +265,7 @@ impl Program for MultiplyV0<'_> {
                     isa.store(x7, lanes_mut(t6, r * 32 + c));
                 }
             }
-            scaled_float::<_, F32, NoScale>(
+            scaled_floats(
                 isa,
                 &self.x,
                 self.w.expert(id[1]),
@@ -298,11 +300,15 @@ const MULTIPLY_V1: Signature = Signature {
     ],
 };
 
-/// `multiply<fp8-128x128>`.
+/// `multiply<int4-g32-zp>`.
+///
+/// `multiply<mxfp4>`.
+///
 struct MultiplyV1<'a> {
     x: View<'a, f32, 2>,
     w: PackedView<'a, 3>,
     y: &'a ViewMut<'a, f32, 3>,
+    x_for_w: A16Rows<'a>,
     dims: [i64; 4],
 }
 
@@ -345,175 +351,9 @@ impl Program for MultiplyV1<'_> {
                     isa.store(x7, lanes_mut(t6, r * 32 + c));
                 }
             }
-            scaled_float::<_, E4m3, ScaleF32>(
+            scaled_integers(
                 isa,
-                &self.x,
-                self.w.expert(id[1]),
-                ScaledBlock {
-                    rows: (i5, 8),
-                    weights: (v4, 32),
-                    cols: (0_i64, whole_steps(0_i64, self.dims[1], 128)),
-                },
-                &mut Acc { data: t6, stride: 32 },
-            );
-            // kernel-dsl/cpu/tests/kernels/mod.rs:384
-            let window8 = self.y.window_mut([id[1], i5, v4], [8, 32]);
-            for r in 0..8 {
-                let row9 = window8.row(r);
-                for c in (0..32).step_by(16) {
-                    let x10 = isa.load(lanes(t6, r * 32 + c));
-                    row9.put_lanes(c, array(isa, x10));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-const MULTIPLY_V2: Signature = Signature {
-    kernel: "multiply",
-    dims: &["M", "K", "E", "N"],
-    views: &[
-        ("x", &[Axis { dims: &[0], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
-        ("w", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[3], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
-        ("y", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[0], constant: 0 }, Axis { dims: &[3], constant: 0 }]),
-    ],
-};
-
-/// `multiply<int4-g32-zp>`.
-struct MultiplyV2<'a> {
-    x: View<'a, f32, 2>,
-    w: PackedView<'a, 3>,
-    y: &'a ViewMut<'a, f32, 3>,
-    x_a16_g32: A16Rows<'a>,
-    dims: [i64; 4],
-}
-
-impl MultiplyV2<'_> {
-    /// Programs along each axis.
-    fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:371
-        let v1: i64 = self.dims[3].wrapping_add(32_i64);
-        let v2: i64 = v1.wrapping_sub(1_i64);
-        let v3: i64 = Int::div(v2, 32_i64);
-        [v3, self.dims[2], 1]
-    }
-
-    /// Whether what the kernel asserts of its extents holds.
-    fn fits(&self) -> Result<(), AssertFailed> {
-        Ok(())
-    }
-}
-
-impl Program for MultiplyV2<'_> {
-    const KERNEL: &'static str = "multiply";
-    const SIZES: Sizes = Sizes { f32: 320, i32: 0, i64: 0, u64: 0, u8: 0 };
-
-    #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
-        let [t6] = carve(scratch.f32.as_mut(), [320]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:377
-        let v4: i64 = id[0].wrapping_mul(32_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:378
-        for i5 in (0_i64..self.dims[0]).step_by(8) {
-            // kernel-dsl/cpu/tests/kernels/mod.rs:380
-            let x7 = isa.splat(0.0_f32);
-            for r in 0..8 {
-                for c in (0..32).step_by(16) {
-                    isa.store(x7, lanes_mut(t6, r * 32 + c));
-                }
-            }
-            scaled_int::<_, I4Integers, ScaleBf16>(
-                isa,
-                self.x_a16_g32,
-                self.w.expert(id[1]),
-                ScaledBlock {
-                    rows: (i5, 8),
-                    weights: (v4, 32),
-                    cols: (0_i64, whole_steps(0_i64, self.dims[1], 128)),
-                },
-                &mut Acc { data: t6, stride: 32 },
-            );
-            // kernel-dsl/cpu/tests/kernels/mod.rs:384
-            let window8 = self.y.window_mut([id[1], i5, v4], [8, 32]);
-            for r in 0..8 {
-                let row9 = window8.row(r);
-                for c in (0..32).step_by(16) {
-                    let x10 = isa.load(lanes(t6, r * 32 + c));
-                    row9.put_lanes(c, array(isa, x10));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-const MULTIPLY_V3: Signature = Signature {
-    kernel: "multiply",
-    dims: &["M", "K", "E", "N"],
-    views: &[
-        ("x", &[Axis { dims: &[0], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
-        ("w", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[3], constant: 0 }, Axis { dims: &[1], constant: 0 }]),
-        ("y", &[Axis { dims: &[2], constant: 0 }, Axis { dims: &[0], constant: 0 }, Axis { dims: &[3], constant: 0 }]),
-    ],
-};
-
-/// `multiply<mxfp4>`.
-struct MultiplyV3<'a> {
-    x: View<'a, f32, 2>,
-    w: PackedView<'a, 3>,
-    y: &'a ViewMut<'a, f32, 3>,
-    x_a16_g32: A16Rows<'a>,
-    dims: [i64; 4],
-}
-
-impl MultiplyV3<'_> {
-    /// Programs along each axis.
-    fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:371
-        let v1: i64 = self.dims[3].wrapping_add(32_i64);
-        let v2: i64 = v1.wrapping_sub(1_i64);
-        let v3: i64 = Int::div(v2, 32_i64);
-        [v3, self.dims[2], 1]
-    }
-
-    /// Whether what the kernel asserts of its extents holds.
-    fn fits(&self) -> Result<(), AssertFailed> {
-        Ok(())
-    }
-}
-
-impl Program for MultiplyV3<'_> {
-    const KERNEL: &'static str = "multiply";
-    const SIZES: Sizes = Sizes { f32: 320, i32: 0, i64: 0, u64: 0, u8: 0 };
-
-    #[inline(always)]
-    fn run<I: Isa>(
-        &self,
-        isa: I,
-        id: [i64; 3],
-        scratch: &mut Scratch,
-    ) -> Result<(), AssertFailed> {
-        let [t6] = carve(scratch.f32.as_mut(), [320]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:377
-        let v4: i64 = id[0].wrapping_mul(32_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:378
-        for i5 in (0_i64..self.dims[0]).step_by(8) {
-            // kernel-dsl/cpu/tests/kernels/mod.rs:380
-            let x7 = isa.splat(0.0_f32);
-            for r in 0..8 {
-                for c in (0..32).step_by(16) {
-                    isa.store(x7, lanes_mut(t6, r * 32 + c));
-                }
-            }
-            scaled_int::<_, E2m1Integers, ScaleUe8m0>(
-                isa,
-                self.x_a16_g32,
+                self.x_for_w,
                 self.w.expert(id[1]),
                 ScaledBlock {
                     rows: (i5, 8),

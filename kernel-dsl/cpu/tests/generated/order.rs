@@ -5,6 +5,7 @@ use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
 use tessera_lanes::math;
 use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
 /// A launch of `order`, kernel-dsl/cpu/tests/kernels/mod.rs:316.
@@ -78,6 +79,7 @@ const ORDER_V0: Signature = Signature {
 };
 
 /// `order`.
+///
 struct OrderV0<'a> {
     x: View<'a, f32, 2>,
     prefix: &'a ViewMut<'a, f32, 2>,

@@ -5,6 +5,7 @@ use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
 use tessera_lanes::math;
 use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
 /// `bf16`.
@@ -224,6 +225,7 @@ const RECODE_V0: Signature = Signature {
 };
 
 /// `recode<e4m3>`.
+///
 struct RecodeV0<'a> {
     x: View<'a, f32, 2>,
     codes: ViewMut<'a, u8, 2>,
@@ -301,6 +303,7 @@ const RECODE_V1: Signature = Signature {
 };
 
 /// `recode<e5m2>`.
+///
 struct RecodeV1<'a> {
     x: View<'a, f32, 2>,
     codes: ViewMut<'a, u8, 2>,
@@ -378,6 +381,7 @@ const RECODE_V2: Signature = Signature {
 };
 
 /// `recode<bf16>`.
+///
 struct RecodeV2<'a> {
     x: View<'a, f32, 2>,
     codes: ViewMut<'a, [u8; 2], 2>,
@@ -455,6 +459,7 @@ const RECODE_V3: Signature = Signature {
 };
 
 /// `recode<f16>`.
+///
 struct RecodeV3<'a> {
     x: View<'a, f32, 2>,
     codes: ViewMut<'a, [u8; 2], 2>,

@@ -5,6 +5,7 @@ use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
 use tessera_lanes::math;
 use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
 /// A launch of `rms_norm`, kernel-dsl/cpu/tests/kernels/mod.rs:169.
@@ -61,6 +62,7 @@ const RMS_NORM_V0: Signature = Signature {
 };
 
 /// `rms_norm`.
+///
 struct RmsNormV0<'a> {
     x: View<'a, f32, 2>,
     weight: View<'a, f32, 1>,

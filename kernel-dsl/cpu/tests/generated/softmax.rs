@@ -5,6 +5,7 @@ use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
 use tessera_lanes::math;
 use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
 /// A launch of `softmax`, kernel-dsl/cpu/tests/kernels/mod.rs:189.
@@ -54,6 +55,7 @@ const SOFTMAX_V0: Signature = Signature {
 };
 
 /// `softmax`.
+///
 struct SoftmaxV0<'a> {
     x: &'a ViewMut<'a, f32, 2>,
     largest: &'a ViewMut<'a, f32, 2>,

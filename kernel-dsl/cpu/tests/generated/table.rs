@@ -5,6 +5,7 @@ use tessera_lanes::exec::*;
 use tessera_lanes::isa::Isa;
 use tessera_lanes::math;
 use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Strided};
+use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
 /// A launch of `table`, kernel-dsl/cpu/tests/kernels/mod.rs:257.
@@ -66,6 +67,7 @@ const TABLE_V0: Signature = Signature {
 };
 
 /// `table`.
+///
 struct TableV0<'a> {
     from: View<'a, f32, 2>,
     ids: View<'a, i32, 1>,
