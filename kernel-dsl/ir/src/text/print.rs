@@ -25,7 +25,7 @@ impl Kernel {
     }
 }
 
-/// The text form with the place of everything: [`super::parse`] gives the kernel back.
+/// The text form with the place of everything: [`super::parse()`] gives the kernel back.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Printer { kernel: self, out: f, locs: true }.kernel()

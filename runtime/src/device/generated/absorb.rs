@@ -8,6 +8,7 @@ use super::super::cpu::{CpuDevice, pack};
 use super::{Result, launched};
 use bytes::Bytes;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use tessera_kernel_artifacts::cpu;
 use tessera_kernel_artifacts::lanes::exec::PackedView;
 use tessera_kernel_artifacts::lanes::memory::Arena;
@@ -33,10 +34,10 @@ struct Heads {
 impl Absorbed {
     /// The heads of `kv_b`, made at the first launch that asks for them.
     fn heads(&mut self, id: WeightId, kv_b: &PackedWeights, dims: &MlaDims) -> Result<&Heads> {
-        if !self.0.contains_key(&id.0) {
-            self.0.insert(id.0, Heads::new(kv_b, dims)?);
-        }
-        Ok(&self.0[&id.0])
+        Ok(match self.0.entry(id.0) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Heads::new(kv_b, dims)?),
+        })
     }
 }
 
