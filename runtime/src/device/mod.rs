@@ -146,7 +146,7 @@ pub trait Device: Debug + Send {
         alloc_bytes write_bytes read_bytes Bytes u8;
     }
 
-    /// Takes a weight. The CPU keeps the bytes it is given, mapped files included.
+    /// Takes a weight. The CPU packs it for its micro-kernels and lets go of the bytes it was given.
     ///
     /// # Errors
     /// [`DeviceError`] if the device's memory does not suffice.
