@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tessera_runtime::device::DeviceError;
 use tessera_runtime::engine::{EngineConfig, EngineModel, Events};
-use tessera_runtime::request::{GenerateRequest, RequestError, RequestId};
+use tessera_runtime::request::{FinishReason, GenerateRequest, RequestError, RequestId};
 use tessera_tests::engine::{
     Engine, Gate, Hook, Said, Sizes, config, count, golden, greedy, model, no_hook, prompt,
     wait_until,
@@ -312,9 +312,11 @@ fn engine_dies(pool: usize, panics: bool) {
     let mut all: Vec<Events> = running.into();
     // It may be refused already, if the pool was quick to die.
     all.extend(engine.handle.submit(greedy(&prompt(3, 9), 400)).ok().map(|(_, events)| events));
-    for events in all {
+    for (i, events) in all.into_iter().enumerate() {
         let end = Said::read(events).end;
-        assert!(matches!(end, Err(RequestError::EngineDied { .. })), "{end:?}");
+        // What runs needs nothing more of the prefill pool: it may be done before that has died.
+        let is_done = pool == 0 && i < 2 && matches!(end, Ok((FinishReason::Length, _)));
+        assert!(is_done || matches!(end, Err(RequestError::EngineDied { .. })), "{end:?}");
     }
     let error = engine.threads.join().expect_err("a pool that died").to_string();
     if !panics {
