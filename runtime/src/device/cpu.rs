@@ -1,5 +1,5 @@
-//! The CPU device: buffers are vectors, and launches run on threads of its own. Nothing grows after
-//! it is allocated.
+//! The CPU device: buffers are vectors, and launches run on threads of its own. What kernels pass to
+//! each other within a launch grows to the largest launch seen; nothing else grows.
 
 use super::generated::{Absorbed, Scratch};
 use super::perform;
@@ -171,7 +171,7 @@ pub(super) fn pack(weight: &PackedMatrix, arena: &Arena) -> Result<PackedWeights
     let packed = PackedWeights::pack_by(&parts, arena, |bytes, panel_bytes, pack| {
         bytes.par_chunks_mut(panel_bytes).enumerate().for_each(|(panel, bytes)| pack(panel, bytes));
     });
-    packed.map_err(|error| DeviceError::Weight { reason: error.to_string() })
+    Ok(packed?)
 }
 
 fn check_page(spec: &CacheSpec, page: u32) -> Result<usize, DeviceError> {
@@ -245,12 +245,13 @@ impl Device for CpuDevice {
 
     fn load_weight(&mut self, weight: PackedMatrix) -> Result<WeightId, DeviceError> {
         let id = WeightId(next_id(self.shapes.weights.len()));
+        let shape = [weight.rows, weight.cols];
         match &self.kernels {
             Kernels::Generated(_) => self.packed.push(pack(&weight, &self.arena)?),
-            Kernels::Reference => self.weights.push(weight.clone()),
+            Kernels::Reference => self.weights.push(weight),
             Kernels::Idle(_) => {}
         }
-        self.shapes.weights.push([weight.rows, weight.cols]);
+        self.shapes.weights.push(shape);
         Ok(id)
     }
 

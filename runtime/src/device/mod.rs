@@ -15,6 +15,7 @@ pub use tessera_kernels::launch::CacheSpec;
 
 use std::fmt::Debug;
 use tessera_kernel_artifacts::lanes::LaunchError;
+use tessera_kernel_artifacts::lanes::packed::PackError;
 use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, BufferType, CacheId, Launch, PlanError, WeightId};
 
@@ -62,6 +63,12 @@ pub enum DeviceError {
     Plan(#[from] PlanError),
     #[error("launch failed")]
     Launch(#[source] LaunchError),
+}
+
+impl From<PackError> for DeviceError {
+    fn from(error: PackError) -> Self {
+        Self::Weight { reason: error.to_string() }
+    }
 }
 
 /// Values to be written to a buffer.

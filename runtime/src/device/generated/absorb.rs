@@ -12,8 +12,7 @@ use std::collections::hash_map::Entry;
 use tessera_kernel_artifacts::cpu;
 use tessera_kernel_artifacts::lanes::exec::PackedView;
 use tessera_kernel_artifacts::lanes::memory::Arena;
-use tessera_kernel_artifacts::lanes::packed::{PackError, PackedWeights};
-use tessera_kernel_artifacts::lanes::{View, ViewMut};
+use tessera_kernel_artifacts::lanes::packed::PackedWeights;
 use tessera_kernels::formats::{PackedMatrix, Parts, format};
 use tessera_kernels::launch::{RowView, WeightId};
 use tessera_kernels::ops::absorb::{AbsorbQuery, AbsorbValue};
@@ -21,10 +20,10 @@ use tessera_kernels::ops::mla_prefill::MlaDims;
 
 /// The heads' weights of each `kv_b` that was absorbed so far.
 #[derive(Debug, Default)]
-pub(in crate::device) struct Absorbed(HashMap<u32, Heads>);
+pub(in crate::device) struct Absorbed(HashMap<u32, HeadWeights>);
 
 #[derive(Debug)]
-struct Heads {
+struct HeadWeights {
     /// `w_k` transposed, `[kv_lora_rank, qk_nope_head_dim]`.
     keys: Vec<PackedWeights>,
     /// `w_v`, `[v_head_dim, kv_lora_rank]`.
@@ -33,15 +32,20 @@ struct Heads {
 
 impl Absorbed {
     /// The heads of `kv_b`, made at the first launch that asks for them.
-    fn heads(&mut self, id: WeightId, kv_b: &PackedWeights, dims: &MlaDims) -> Result<&Heads> {
+    fn heads(
+        &mut self,
+        id: WeightId,
+        kv_b: &PackedWeights,
+        dims: &MlaDims,
+    ) -> Result<&HeadWeights> {
         Ok(match self.0.entry(id.0) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(Heads::new(kv_b, dims)?),
+            Entry::Vacant(new) => new.insert(HeadWeights::new(kv_b, dims)?),
         })
     }
 }
 
-impl Heads {
+impl HeadWeights {
     fn new(kv_b: &PackedWeights, dims: &MlaDims) -> Result<Self> {
         let arena = Arena::new();
         let (nope, v, rank) = (dims.qk_nope_head_dim, dims.v_head_dim, dims.kv_lora_rank);
@@ -53,7 +57,7 @@ impl Heads {
             let transposed = (0..nope * rank).map(|i| w_k[i % nope * rank + i / nope]);
             heads.keys.push(pack(&plain([rank, nope], transposed), &arena)?);
             let rows = first + nope..first + nope + v;
-            let copy = kv_b.copy_rows(rows.clone(), &arena).map_err(refused)?;
+            let copy = kv_b.copy_rows(rows.clone(), &arena)?;
             heads.values.push(match copy {
                 Some(copy) => copy,
                 None => {
@@ -67,10 +71,6 @@ impl Heads {
     }
 }
 
-fn refused(error: PackError) -> crate::device::DeviceError {
-    crate::device::DeviceError::Weight { reason: error.to_string() }
-}
-
 /// A matrix of f32.
 fn plain([rows, cols]: [usize; 2], values: impl Iterator<Item = f32>) -> PackedMatrix {
     let codes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
@@ -79,57 +79,46 @@ fn plain([rows, cols]: [usize; 2], values: impl Iterator<Item = f32>) -> PackedM
         .expect("finite values of that shape")
 }
 
-/// Rows of one head in a row view: where they begin, and their width.
-fn head_rows<'a>(data: &'a [f32], view: &RowView, first: usize, size: usize) -> View<'a, f32, 2> {
-    let data = data.get(view.offset + first..).unwrap_or(&[]);
-    View::strided(data, [view.rows, size], [view.stride, 1])
-}
-
-fn head_rows_mut<'a>(
-    data: &'a mut [f32],
-    view: &RowView,
-    first: usize,
-    size: usize,
-) -> ViewMut<'a, f32, 2> {
-    let data = data.get_mut(view.offset + first..).unwrap_or(&mut []);
-    ViewMut::strided(data, [view.rows, size], [view.stride, 1])
-}
-
 pub(super) fn absorb_query(device: &mut CpuDevice, op: &AbsorbQuery) -> Result {
-    let mut absorbed = std::mem::take(&mut device.absorbed);
-    let result = device.lend([op.ql_nope.buffer], |device, [out]| {
-        let (dims, rank) = (&op.dims, op.dims.kv_lora_rank);
-        let heads = absorbed.heads(op.kv_b, device.packed(op.kv_b), dims)?;
-        let q = device.f32(op.q.buffer);
-        for (head, keys) in heads.keys.iter().enumerate() {
-            let launch = cpu::WGemm {
-                x: head_rows(q, &op.q, head * dims.qk_head_dim(), dims.qk_nope_head_dim),
-                w: PackedView::<2>::new(keys),
-                y: head_rows_mut(out.f32(), &op.ql_nope, head * rank, rank),
-            };
-            launched(launch.launch(device.cpu()))?;
-        }
-        Ok(())
-    });
-    device.absorbed = absorbed;
-    result
+    let (dims, rank) = (&op.dims, op.dims.kv_lora_rank);
+    per_head(device, (op.kv_b, dims), &op.ql_nope, |heads, head| Product {
+        x: op.q.columns(head * dims.qk_head_dim(), dims.qk_nope_head_dim),
+        w: &heads.keys[head],
+        y: op.ql_nope.columns(head * rank, rank),
+    })
 }
 
 pub(super) fn absorb_value(device: &mut CpuDevice, op: &AbsorbValue) -> Result {
+    let (rank, size) = (op.dims.kv_lora_rank, op.dims.v_head_dim);
+    per_head(device, (op.kv_b, &op.dims), &op.out, |heads, head| Product {
+        x: op.latent.columns(head * rank, rank),
+        w: &heads.values[head],
+        y: op.out.columns(head * size, size),
+    })
+}
+
+/// `y = x * w^T` of one head.
+struct Product<'a> {
+    x: RowView,
+    w: &'a PackedWeights,
+    y: RowView,
+}
+
+/// Multiplies for each head; all products go to the buffer of `out`.
+fn per_head(
+    device: &mut CpuDevice,
+    (kv_b, dims): (WeightId, &MlaDims),
+    out: &RowView,
+    product: impl Fn(&HeadWeights, usize) -> Product<'_>,
+) -> Result {
     let mut absorbed = std::mem::take(&mut device.absorbed);
-    let result = device.lend([op.out.buffer], |device, [out]| {
-        let (dims, rank, size) = (&op.dims, op.dims.kv_lora_rank, op.dims.v_head_dim);
-        let heads = absorbed.heads(op.kv_b, device.packed(op.kv_b), dims)?;
-        let latent = device.f32(op.latent.buffer);
-        for (head, values) in heads.values.iter().enumerate() {
-            let launch = cpu::WGemm {
-                x: head_rows(latent, &op.latent, head * rank, rank),
-                w: PackedView::<2>::new(values),
-                y: head_rows_mut(out.f32(), &op.out, head * size, size),
-            };
-            launched(launch.launch(device.cpu()))?;
-        }
-        Ok(())
+    let result = device.lend([out.buffer], |device, [out]| {
+        let heads = absorbed.heads(kv_b, device.packed(kv_b), dims)?;
+        (0..dims.num_heads).try_for_each(|head| {
+            let Product { x, w, y } = product(heads, head);
+            let (x, w) = (device.view(&x), PackedView::<2>::new(w));
+            launched(cpu::WGemm { x, w, y: out.view(&y) }.launch(device.cpu()))
+        })
     });
     device.absorbed = absorbed;
     result

@@ -111,7 +111,7 @@ pub(super) fn mla_decode(device: &mut CpuDevice, op: &MlaDecode) -> Result {
             parts: View::new(part_out.left(shape.iter().product()), shape),
             part_lse: View::new(part_lse.left(parts * tokens * heads), [parts, tokens, heads]),
             out: out_rows.by_row(out, heads),
-            lse: lse_rows.by_row_lse(lse, heads),
+            lse: lse.view(&op.lse),
         };
         launched(launch.launch(device.cpu()))
     })
@@ -138,10 +138,6 @@ impl Target {
     fn by_row(self, buffer: &mut Buffer, heads: usize) -> ViewMut<'_, f32, 3> {
         let strides = [self.stride, self.size, 1];
         ViewMut::strided(self.data(buffer), [self.rows, heads, self.size], strides)
-    }
-
-    fn by_row_lse(self, buffer: &mut Buffer, heads: usize) -> ViewMut<'_, f32, 2> {
-        ViewMut::strided(self.data(buffer), [self.rows, heads], [self.stride, 1])
     }
 
     fn one_part(self, buffer: &mut Buffer, heads: usize) -> ViewMut<'_, f32, 4> {
@@ -289,7 +285,7 @@ impl Step<'_> {
             parts: View::new(parts, [2, tokens, heads, size]),
             part_lse: View::new(lses, [2, tokens, heads]),
             out: out_rows.by_row(out, heads),
-            lse: lse_rows.by_row_lse(lse, heads),
+            lse: lse.view(&op.lse),
         };
         launched(launch.launch(self.cpu()))
     }
