@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 use tessera_lanes::Isa;
 use tessera_lanes::isa::{AnyIsa, LANES, WithIsa};
-use tessera_lanes::memory::{Arena, HugeBuffer};
+use tessera_lanes::memory::{ALIGN, Arena, HugeBuffer};
 use tessera_lanes::micro::{
     A16Rows, Acc, Decode, IntCodes, NoScale, Rows, a16_row_words, dot_scaled_float, dot_scaled_int,
     quantize_row,
@@ -18,7 +18,7 @@ use tessera_tile_ir::format::{Element, Format, ScaleTile, ScaleType, Tol};
 const COLS: usize = 4096;
 const PASSES: usize = 200;
 /// What is streamed is larger than the caches of a core, and each pass reads another part of it.
-const STREAM_BYTES: usize = 128 << 20;
+const STREAM_BYTES: usize = 256 << 20;
 /// What one pass reads.
 const PASS_BYTES: usize = 2 << 20;
 
@@ -82,6 +82,9 @@ impl Decode for AsE4m3 {
     }
 }
 
+/// How far ahead reading asks for memory: where it is fastest.
+const PREFETCH: usize = 4096;
+
 /// Adds up all bytes as words, in as many sums as hide the latency.
 struct Read<'a>(&'a [u8]);
 
@@ -93,6 +96,7 @@ impl WithIsa for &Read<'_> {
         let mut sums = [isa.splat_i32(0); 8];
         for chunk in self.0.as_chunks::<{ 4 * LANES }>().0.as_chunks::<8>().0 {
             for (sum, bytes) in sums.iter_mut().zip(chunk) {
+                isa.prefetch(bytes, PREFETCH);
                 *sum = isa.xor(*sum, isa.load_bytes(bytes));
             }
         }
@@ -254,7 +258,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let time = best(|_| isa.run(Quantize { x: &x, words: &mut words }));
         println!("  quantizes {:.2} G values/s", COLS as f64 / time.as_secs_f64() / 1e9);
         for w in weights.iter().filter(|_| isa.name() != "scalar") {
-            for m in [1, 4, 8, 64] {
+            for m in [1, 4, 8, 16, 64] {
                 measure(isa, w, m, [read, dot4 / 2.0, fma]);
             }
         }
@@ -265,15 +269,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// `bounds`: GB/s read, GOP/s of 16-bit by 8-bit products, GFLOP/s.
 fn measure(isa: AnyIsa, w: &PackedWeights, m: usize, bounds: [f64; 3]) {
     let x: Vec<f32> = (0..m * COLS).map(|i| (i as f32 * 0.37).sin()).collect();
-    let mut words = vec![0; m * a16_row_words(COLS, 32)];
+    let len = m * a16_row_words(COLS, 32);
+    let mut words = vec![0; len + LANES];
+    let first = words.as_ptr().align_offset(ALIGN).min(LANES);
+    let words = &mut words[first..first + len];
     // Once for all rows of a weight, so not part of the product.
-    isa.run(Quantize { x: &x, words: &mut words });
+    isa.run(Quantize { x: &x, words });
     // Many rows reuse what they read, and take longer.
-    let rows = PASS_BYTES / m.min(8) / w.format().row_bytes(COLS);
+    let rows = PASS_BYTES / m.min(8) / w.format().row_bytes(COLS) / LANES * LANES;
     let mut out = vec![0.0; m * rows];
     let time = best(|pass| {
         let rows = [pass * rows % w.rows(), rows];
-        isa.run(&mut Product { x: &x, words: &words, m, w, rows, out: &mut out });
+        isa.run(&mut Product { x: &x, words, m, w, rows, out: &mut out });
     });
     let time = time.as_secs_f64();
     let bytes = w.num_bytes() as f64 * rows as f64 / w.rows() as f64;

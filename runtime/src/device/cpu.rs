@@ -105,6 +105,13 @@ impl CpuDevice {
         }
     }
 
+    /// Lets `watch` see every launch of a kernel from now on, for profiles.
+    pub fn watch(&mut self, watch: Arc<dyn Watch>) {
+        if let Kernels::Generated(cpu) = &mut self.kernels {
+            cpu.watch(watch);
+        }
+    }
+
     fn with(kernels: Kernels) -> Self {
         let shapes = DeviceShapes::default();
         Self {

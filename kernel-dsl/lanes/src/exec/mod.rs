@@ -21,8 +21,9 @@ pub use stored::*;
 
 use crate::isa::{AnyIsa, Isa, WithIsa};
 use crate::pool::Pool;
+use std::fmt;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A kernel with its arguments, ready to run program by program.
 pub trait Program: Sync {
@@ -37,9 +38,16 @@ pub trait Program: Sync {
     fn run<I: Isa>(&self, isa: I, id: [i64; 3], scratch: &mut Scratch) -> Result<(), AssertFailed>;
 }
 
+/// Sees every launch, for profiles.
+pub trait Watch: fmt::Debug + Send + Sync {
+    /// Calls `run` once, which is a launch of `kernel`.
+    fn launch(&self, kernel: &'static str, run: &mut dyn FnMut());
+}
+
 /// The threads, the instruction set and the scratch memory that launches share.
 #[derive(Debug)]
 pub struct Cpu {
+    watch: Option<Arc<dyn Watch>>,
     isa: AnyIsa,
     pool: Pool,
     scratch: Vec<Mutex<Scratch>>,
@@ -51,12 +59,17 @@ impl Cpu {
     /// Launches run on the threads of `pool`, with the instructions of `isa`.
     pub fn new(isa: AnyIsa, pool: Pool) -> Self {
         let scratch = (0..pool.threads()).map(|_| Mutex::default()).collect();
-        Self { isa, pool, scratch, activations: Default::default() }
+        Self { watch: None, isa, pool, scratch, activations: Default::default() }
     }
 
     /// The fastest instruction set there is, on the calling thread alone.
     pub fn of_caller() -> Self {
         Self::new(AnyIsa::best(), Pool::of_caller())
+    }
+
+    /// Lets `watch` see every launch from now on.
+    pub fn watch(&mut self, watch: Arc<dyn Watch>) {
+        self.watch = Some(watch);
     }
 
     /// The instruction set.
@@ -75,6 +88,13 @@ impl Cpu {
     /// # Errors
     /// The assert that did not hold in the first program that has one. The others run on.
     pub fn launch<P: Program>(&self, grid: [i64; 3], program: &P) -> Result<(), LaunchError> {
+        let Some(watch) = &self.watch else { return self.launch_unseen(grid, program) };
+        let mut result = Ok(());
+        watch.launch(P::KERNEL, &mut || result = self.launch_unseen(grid, program));
+        result
+    }
+
+    fn launch_unseen<P: Program>(&self, grid: [i64; 3], program: &P) -> Result<(), LaunchError> {
         let extents = grid.map(|extent| usize::try_from(extent).unwrap_or(0));
         let programs = extents.iter().product::<usize>();
         let failed = Mutex::new(None);

@@ -2,7 +2,8 @@
 //! are quantized for it before.
 
 use super::{AssertFailed, Cpu, Program, Scratch, Sizes, lock};
-use crate::isa::Isa;
+use crate::isa::{Isa, LANES};
+use crate::memory::ALIGN;
 use crate::micro::{
     self, A16Rows, Acc, Decode, IntCodes, Rows, Strided, a16_row_words, dot_scaled_float,
     dot_scaled_int, quantize_row,
@@ -142,19 +143,13 @@ fn int_block<I: Isa, T: IntCodes, S: Decode>(
     w: &Slab<'_>,
     acc: &mut Acc<'_>,
 ) {
-    isa.run(
-        #[inline(always)]
-        || dot_scaled_int::<I, T, S>(isa, x, w, acc),
-    );
+    dot_scaled_int::<I, T, S>(isa, x, w, acc);
 }
 
 /// As `int_block`.
 #[inline(never)]
 fn float_block<I: Isa, D: Decode, S: Decode>(isa: I, x: Rows<'_>, w: &Slab<'_>, acc: &mut Acc<'_>) {
-    isa.run(
-        #[inline(always)]
-        || dot_scaled_float::<I, D, S>(isa, x, w, acc),
-    );
+    dot_scaled_float::<I, D, S>(isa, x, w, acc);
 }
 
 /// `acc += a * b`, see [`micro::dot`].
@@ -163,10 +158,7 @@ fn float_block<I: Isa, D: Decode, S: Decode>(isa: I, x: Rows<'_>, w: &Slab<'_>, 
 /// If `a`, `b` or `acc` is smaller than `m`, `n` and the rows of `b` ask for.
 #[inline(never)]
 pub fn dot<I: Isa>(isa: I, a: Strided<'_>, b: Rows<'_>, size: [usize; 2], acc: &mut Acc<'_>) {
-    isa.run(
-        #[inline(always)]
-        || micro::dot(isa, a, b, size, acc),
-    );
+    micro::dot(isa, a, b, size, acc);
 }
 
 /// f32 activations times weights of floats; what is outside adds nothing.
@@ -219,7 +211,8 @@ pub fn decode_block(
 #[derive(Debug)]
 pub struct Quantized<'a> {
     words: MutexGuard<'a, Vec<i32>>,
-    len: usize,
+    /// Where in `words` the rows are.
+    range: Range<usize>,
     cols: usize,
     group: usize,
 }
@@ -227,7 +220,7 @@ pub struct Quantized<'a> {
 impl Quantized<'_> {
     /// The rows.
     pub fn rows(&self) -> A16Rows<'_> {
-        A16Rows { words: &self.words[..self.len], cols: self.cols, group: self.group }
+        A16Rows { words: &self.words[self.range.clone()], cols: self.cols, group: self.group }
     }
 }
 
@@ -272,15 +265,18 @@ impl Cpu {
         let width = a16_row_words(cols, group);
         let len = rows * width;
         let mut words = lock(&self.activations[slot]);
-        if words.len() < len {
-            *words = vec![0; len];
+        if words.len() < len + LANES {
+            *words = vec![0; len + LANES];
         }
+        // From the first whole cache line on.
+        let first = words.as_ptr().align_offset(ALIGN).min(LANES);
+        let range = first..first + len;
         if len > 0 {
-            let out = ViewMut::new(&mut words[..len], [rows, width]);
+            let out = ViewMut::new(&mut words[range.clone()], [rows, width]);
             let grid = [i64::try_from(rows).unwrap_or(0), 1, 1];
             let quantized = self.launch(grid, &Quantize { x: *x, out, group });
             quantized.expect("the program asserts nothing");
         }
-        Quantized { words, len, cols, group }
+        Quantized { words, range, cols, group }
     }
 }

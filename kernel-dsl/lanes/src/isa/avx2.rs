@@ -1,7 +1,7 @@
 //! AVX2 with FMA: sixteen lanes are two registers, masks are registers of ones and zeros.
 #![expect(unsafe_code, reason = "intrinsics; every block cites the token or the array it reads")]
 
-use super::{Isa, LANES, under_features};
+use super::{Isa, LANES, NoTiles, under_features};
 use std::arch::x86_64::*;
 
 /// Proof of AVX2, FMA and F16C.
@@ -83,12 +83,20 @@ impl Isa for Avx2 {
     type F32 = F32;
     type I32 = I32;
     type Mask = I32;
+    type Tiles = NoTiles;
 
     fn detect() -> Option<Self> {
         let all = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
             && is_x86_feature_detected!("f16c");
         all.then_some(Self(()))
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, near: &T, bytes: usize) {
+        let line = std::ptr::from_ref(near).wrapping_byte_add(bytes);
+        // SAFETY: the instruction is in every x86-64, and reads nothing a program could notice.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
     }
 
     #[inline(always)]

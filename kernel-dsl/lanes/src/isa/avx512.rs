@@ -1,12 +1,28 @@
 //! AVX-512 with VNNI: sixteen lanes are one register, masks are mask registers.
 #![expect(unsafe_code, reason = "intrinsics; every block cites the token or the array it reads")]
 
+use super::amx::Amx;
 use super::{Isa, LANES, under_features};
 use std::arch::x86_64::*;
 
 /// Proof of AVX-512 F, BW, DQ, VL and VNNI, and of what those imply.
 #[derive(Debug, Clone, Copy)]
-pub struct Avx512(());
+pub struct Avx512 {
+    /// Whether there is AMX beside it.
+    tiles: bool,
+}
+
+impl Avx512 {
+    /// Whether tiles of bytes are multiplied by AMX.
+    pub const fn has_tiles(self) -> bool {
+        self.tiles
+    }
+
+    /// The vector instructions alone.
+    pub const fn without_tiles(self) -> Self {
+        Self { tiles: false }
+    }
+}
 
 type F32 = __m512;
 type I32 = __m512i;
@@ -17,6 +33,7 @@ impl Isa for Avx512 {
     type F32 = F32;
     type I32 = I32;
     type Mask = __mmask16;
+    type Tiles = Amx;
 
     fn detect() -> Option<Self> {
         let all = is_x86_feature_detected!("avx512f")
@@ -25,7 +42,19 @@ impl Isa for Avx512 {
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512vnni")
             && is_x86_feature_detected!("fma");
-        all.then_some(Self(()))
+        all.then(|| Self { tiles: Amx::is_available() })
+    }
+
+    #[inline(always)]
+    fn tiles(self, rows: usize) -> Option<Amx> {
+        if self.tiles { Amx::begin(rows) } else { None }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, near: &T, bytes: usize) {
+        let line = std::ptr::from_ref(near).wrapping_byte_add(bytes);
+        // SAFETY: the instruction is in every x86-64, and reads nothing a program could notice.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
     }
 
     #[inline(always)]

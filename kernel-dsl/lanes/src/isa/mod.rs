@@ -4,6 +4,8 @@
 use std::fmt;
 
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -24,6 +26,51 @@ pub use scalar::Scalar;
 /// Lanes of every vector.
 pub const LANES: usize = 16;
 
+/// Rows of activations that [`ByteTiles`] multiply at most.
+pub const TILE_ROWS: usize = 16;
+
+/// Columns of activations in one block of [`ByteTiles`].
+pub const TILE_BLOCK: usize = 32;
+
+/// Runs of blocks that [`ByteTiles`] sum up at most.
+pub const TILE_RUNS: usize = 8;
+
+/// The sums of one row: of each run, the products of the high bytes with sixteen outputs, then
+/// those of the low bytes.
+pub type TileSums = [[[i32; LANES]; 2]; TILE_RUNS];
+
+/// A unit that multiplies tiles of bytes, set up for a number of rows.
+pub trait ByteTiles {
+    /// Multiplies runs of `blocks` blocks each; `sums` has one element a row. What it holds of runs
+    /// that there are not is left alone.
+    ///
+    /// # Panics
+    /// If the operands do not have the size that the rows ask for, or there are more than
+    /// [`TILE_RUNS`] runs.
+    fn multiply(&mut self, operands: TileOperands<'_>, blocks: usize, sums: &mut [TileSums]);
+}
+
+/// What [`ByteTiles`] multiply.
+#[derive(Debug, Clone, Copy)]
+pub struct TileOperands<'a> {
+    /// The first row from its first block on: 32 high bytes, then 32 low ones, for each block.
+    pub left: &'a [i32],
+    /// Words from a row to the next.
+    pub stride: usize,
+    /// For each block eight times 64 bytes: four columns of each of sixteen outputs.
+    pub right: &'a [[u8; 4 * LANES]],
+}
+
+/// The tiles of instruction sets without any.
+#[derive(Debug)]
+pub enum NoTiles {}
+
+impl ByteTiles for NoTiles {
+    fn multiply(&mut self, _: TileOperands<'_>, _: usize, _: &mut [TileSums]) {
+        match *self {}
+    }
+}
+
 /// An instruction set. A value exists only if the CPU has it (`detect`), which is what makes the
 /// operations safe. All arithmetic is IEEE, round to nearest even; nothing flushes subnormals.
 #[expect(missing_docs, reason = "elementwise operations are named after what they compute")]
@@ -38,11 +85,26 @@ pub trait Isa: Copy + Send + Sync + 'static {
     type I32: Copy;
     /// Sixteen truths.
     type Mask: Copy;
+    /// What multiplies tiles of bytes.
+    type Tiles: ByteTiles;
 
     /// The proof, if the CPU has this instruction set.
     fn detect() -> Option<Self>;
+    /// The calling thread's tiles, set up for `rows` rows, at most [`TILE_ROWS`]; none if there is
+    /// no such unit.
+    #[inline(always)]
+    fn tiles(self, rows: usize) -> Option<Self::Tiles> {
+        let _ = rows;
+        None
+    }
     /// Runs `f` compiled for this instruction set, if it is `#[inline(always)]` all the way down.
     fn run<R>(self, f: impl FnOnce() -> R) -> R;
+
+    /// Asks for the cache line `bytes` after `near`, which will be read soon; it need not exist.
+    #[inline(always)]
+    fn prefetch<T>(self, near: &T, bytes: usize) {
+        let _ = (near, bytes);
+    }
 
     fn splat(self, value: f32) -> Self::F32;
     fn load(self, from: &[f32; LANES]) -> Self::F32;
@@ -96,7 +158,7 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// The bytes of every lane.
     fn store_bytes(self, value: Self::I32, to: &mut [u8; 4 * LANES]);
     /// Byte `i` of the result is byte `idx[i]` of the lane group's `table`. `table` repeats sixteen
-    /// bytes in each four lanes (see [`Isa::splat_table`]); bytes of `idx` are at most 15.
+    /// bytes in each four lanes (see [`splat_table`]); bytes of `idx` are at most 15.
     fn lookup(self, table: Self::I32, idx: Self::I32) -> Self::I32;
     /// `acc` plus, in each lane, the sum of four products of a byte of `u` and a signed byte of
     /// `s`; wraps. Bytes of `u` are at most 127, which keeps every instruction's intermediates
@@ -123,15 +185,6 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// Lanes added in pairs: `i` and `i + 8`, then 4, 2, 1 apart.
     fn sum(self, a: Self::F32) -> f32;
 
-    /// The operand of [`Isa::lookup`] for a table.
-    #[inline(always)]
-    fn splat_table(self, table: &[u8; 16]) -> Self::I32 {
-        let mut bytes = [0; 4 * LANES];
-        for (byte, value) in bytes.iter_mut().zip(table.iter().cycle()) {
-            *byte = *value;
-        }
-        self.load_bytes(&bytes)
-    }
     #[inline(always)]
     fn neg(self, a: Self::F32) -> Self::F32 {
         self.from_bits(self.xor(self.bits(a), self.splat_i32(i32::MIN)))
@@ -154,6 +207,17 @@ pub trait Isa: Copy + Send + Sync + 'static {
         self.store(value, &mut lanes);
         to.copy_from_slice(&lanes[..to.len()]);
     }
+}
+
+/// The bytes of the operand of [`Isa::lookup`] for a table.
+pub const fn splat_table(table: [u8; 16]) -> [u8; 4 * LANES] {
+    let mut bytes = [0; 4 * LANES];
+    let mut i = 0;
+    while i < bytes.len() {
+        bytes[i] = table[i % 16];
+        i += 1;
+    }
+    bytes
 }
 
 /// Work that is written for every instruction set. `call` and all below it must be
@@ -185,7 +249,9 @@ impl AnyIsa {
         #[cfg(target_arch = "x86_64")]
         {
             list.extend(Avx2::detect().map(Self::Avx2));
-            list.extend(Avx512::detect().map(Self::Avx512));
+            let all = Avx512::detect();
+            list.extend(all.map(|isa| Self::Avx512(isa.without_tiles())));
+            list.extend(all.filter(|isa| isa.has_tiles()).map(Self::Avx512));
         }
         #[cfg(target_arch = "aarch64")]
         list.extend(Neon::detect().map(Self::Neon));
@@ -203,6 +269,8 @@ impl AnyIsa {
             Self::Scalar(_) => Scalar::NAME,
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(_) => Avx2::NAME,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(isa) if isa.has_tiles() => "avx512-amx",
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(_) => Avx512::NAME,
             #[cfg(target_arch = "aarch64")]

@@ -1,7 +1,7 @@
 //! NEON: sixteen lanes are four registers, masks are registers of ones and zeros.
 #![expect(unsafe_code, reason = "intrinsics; every block cites the token or the array it reads")]
 
-use super::{Isa, LANES, under_features};
+use super::{Isa, LANES, NoTiles, under_features};
 use std::arch::aarch64::*;
 
 /// Proof of NEON, which every aarch64 CPU that runs Rust's standard library has.
@@ -120,6 +120,7 @@ impl Isa for Neon {
     type F32 = F32;
     type I32 = I32;
     type Mask = Mask;
+    type Tiles = NoTiles;
 
     fn detect() -> Option<Self> {
         std::arch::is_aarch64_feature_detected!("neon").then_some(Self(()))

@@ -1,6 +1,6 @@
 //! Lanes as arrays: the meaning of every operation, on any CPU.
 
-use super::{Isa, LANES};
+use super::{Isa, LANES, NoTiles};
 use std::array::from_fn;
 
 /// Plain Rust. The others are held to its results.
@@ -48,6 +48,7 @@ impl Isa for Scalar {
     type F32 = F32;
     type I32 = I32;
     type Mask = u16;
+    type Tiles = NoTiles;
 
     fn detect() -> Option<Self> {
         Some(Self(()))

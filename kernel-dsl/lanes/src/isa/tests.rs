@@ -97,7 +97,8 @@ impl Ops {
         let mask = isa.mask_from_bits(self.bits);
         let bytes = std::array::from_fn(|i| self.x[i / 4].to_le_bytes()[i % 4]);
         let few = isa.and(x, isa.splat_i32(0x0f0f_0f0f));
-        let table = isa.splat_table(&std::array::from_fn(|i| self.y[i].to_le_bytes()[0]));
+        let table =
+            isa.load_bytes(&splat_table(std::array::from_fn(|i| self.y[i].to_le_bytes()[0])));
         let first = |n: usize| -> Vec<u8> { bytes.iter().copied().take(n).collect() };
         let store = |value, out: &mut [i32; LANES]| isa.store_i32(value, out);
         results![store, 0;

@@ -1,6 +1,6 @@
 //! Activations as 16-bit integers, for weights whose codes are small integers.
 
-use crate::isa::{Isa, LANES};
+use crate::isa::{Isa, LANES, TILE_BLOCK};
 
 /// The largest code. Codes are kept as two signed bytes, `256 * high + low`, which reach
 /// `127 * 256 + 127` upwards; the same is used downwards.
@@ -9,25 +9,40 @@ pub const A16_MAX: f32 = 32639.0;
 /// `A16_MAX` as an integer.
 const A16_MAX_CODE: i32 = 32639;
 
-/// Words of one quantized row.
+/// Columns whose codes lie together: a block of [`crate::isa::ByteTiles`].
+const BLOCK: usize = TILE_BLOCK;
+
+/// The codes of a block, high bytes and low bytes apart: see [`A16Rows`].
+pub(super) type Block = [i32; BLOCK / 2];
+
+/// Words of one quantized row: an odd number of cache lines, so that rows next to each other do not
+/// meet in the same sets of a cache.
 pub const fn a16_row_words(cols: usize, group: usize) -> usize {
-    4 * cols.div_ceil(8) + 2 * cols.div_ceil(group)
+    let words = block_words(cols) + 2 * cols.div_ceil(group);
+    if words == 0 { 0 } else { (words.div_ceil(LANES) | 1) * LANES }
+}
+
+/// Words of the codes of a row.
+const fn block_words(cols: usize) -> usize {
+    BLOCK / 2 * cols.div_ceil(BLOCK)
 }
 
 /// Quantized rows, one after the other, [`a16_row_words`] each.
 ///
 /// ```text
-/// word 4 * s + 0   high bytes of columns 8 * s .. 8 * s + 4, the first in the lowest byte
-/// word 4 * s + 1   high bytes of columns 8 * s + 4 .. 8 * s + 8
-/// word 4 * s + 2   low bytes (signed) of the first four
-/// word 4 * s + 3   low bytes (signed) of the other four
+/// 16 words for each block of 32 columns
+///   words 0..8    high bytes, four columns a word, the first in the lowest byte
+///   words 8..16   low bytes (signed)
 /// then, for each group of columns: the bits of its f32 scale, and the sum of its codes
+/// then padding
 /// ```
+///
+/// Rows that begin with a cache line are faster.
 #[derive(Debug, Clone, Copy)]
 pub struct A16Rows<'a> {
     /// All rows.
     pub words: &'a [i32],
-    /// Columns of a row, before padding to a multiple of 8.
+    /// Columns of a row, before padding to whole blocks.
     pub cols: usize,
     /// Columns that share a scale: a multiple of 8, or all of them.
     pub group: usize,
@@ -50,14 +65,34 @@ impl<'a> A16Rows<'a> {
         Self { words: &self.words[first * words..(first + count) * words], ..*self }
     }
 
-    /// The steps of eight columns of a row, and its groups.
+    /// What its rows have in common.
     #[inline(always)]
-    pub(super) fn row(&self, row: usize) -> (&'a [[i32; 4]], &'a [[i32; 2]]) {
-        let len = a16_row_words(self.cols, self.group);
-        let (steps, groups) =
-            self.words[row * len..(row + 1) * len].split_at(4 * self.cols.div_ceil(8));
-        (steps.as_chunks().0, groups.as_chunks().0)
+    pub(super) const fn row_shape(&self) -> RowShape {
+        RowShape {
+            stride: a16_row_words(self.cols, self.group),
+            codes: block_words(self.cols),
+            groups: self.cols.div_ceil(self.group),
+        }
     }
+
+    /// The blocks of a row, and its groups.
+    #[inline(always)]
+    pub(super) fn row(&self, shape: &RowShape, row: usize) -> (&'a [Block], &'a [[i32; 2]]) {
+        let (blocks, groups) =
+            self.words[row * shape.stride..][..shape.stride].split_at(shape.codes);
+        (blocks.as_chunks().0, &groups.as_chunks().0[..shape.groups])
+    }
+}
+
+/// Where the parts of a row are, in words; divisions that are made once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowShape {
+    /// From a row to the next.
+    pub(super) stride: usize,
+    /// Words of codes.
+    codes: usize,
+    /// Number of groups.
+    groups: usize,
 }
 
 /// Quantizes one row: in each group, `scale = amax / A16_MAX` and each code the integer nearest to
@@ -70,13 +105,12 @@ impl<'a> A16Rows<'a> {
 pub fn quantize_row<I: Isa>(isa: I, x: &[f32], group: usize, out: &mut [i32]) {
     assert_eq!(out.len(), a16_row_words(x.len(), group), "words of a quantized row");
     assert!(group.is_multiple_of(8) || group >= x.len(), "groups are whole steps of 8 columns");
-    let (steps, groups) = out.split_at_mut(4 * x.len().div_ceil(8));
-    let (steps, _) = steps.as_chunks_mut::<4>();
+    let (blocks, groups) = out.split_at_mut(block_words(x.len()));
+    let (blocks, _) = blocks.as_chunks_mut::<{ BLOCK / 2 }>();
     let (groups, _) = groups.as_chunks_mut::<2>();
-    let group_steps = group.min(x.len()).div_ceil(8).max(1);
-    for ((x, steps), meta) in x.chunks(group).zip(steps.chunks_mut(group_steps)).zip(groups) {
+    for ((g, x), meta) in x.chunks(group).enumerate().zip(groups) {
         let scale = amax(isa, x) / A16_MAX;
-        let sum = quantize_group(isa, x, scale, steps);
+        let sum = quantize_group(isa, x, scale, (g * group, &mut *blocks));
         *meta = [scale.to_bits().cast_signed(), sum];
     }
 }
@@ -98,18 +132,24 @@ fn amax<I: Isa>(isa: I, x: &[f32]) -> f32 {
     amax
 }
 
+/// Writes the codes of one group, whose first column is `first`, and gives their sum.
 #[inline(always)]
-fn quantize_group<I: Isa>(isa: I, x: &[f32], scale: f32, steps: &mut [[i32; 4]]) -> i32 {
+fn quantize_group<I: Isa>(
+    isa: I,
+    x: &[f32],
+    scale: f32,
+    (first, blocks): (usize, &mut [Block]),
+) -> i32 {
     let usable = scale > 0.0 && scale.is_finite();
     let divisor = isa.splat(if usable { scale } else { 1.0 });
     let mut sum = isa.splat_i32(0);
-    for (x, steps) in x.chunks(LANES).zip(steps.chunks_mut(2)) {
-        let x = match x.first_chunk::<LANES>() {
+    for (i, x) in x.chunks(LANES).enumerate() {
+        let lanes = match x.first_chunk::<LANES>() {
             Some(x) => isa.load(x),
             None => isa.load_first(x),
         };
         let limit = isa.splat_i32(A16_MAX_CODE);
-        let code = isa.to_i32(isa.round(isa.div(x, divisor)));
+        let code = isa.to_i32(isa.round(isa.div(lanes, divisor)));
         let code = isa.min_i32(isa.max_i32(code, isa.splat_i32(-A16_MAX_CODE)), limit);
         let code = if usable { code } else { isa.splat_i32(0) };
         sum = isa.add_i32(sum, code);
@@ -117,12 +157,13 @@ fn quantize_group<I: Isa>(isa: I, x: &[f32], scale: f32, steps: &mut [[i32; 4]])
         let (mut high_bytes, mut low_bytes) = ([0; LANES], [0; LANES]);
         isa.store_u8(high, &mut high_bytes);
         isa.store_u8(code, &mut low_bytes);
-        let (high, _) = high_bytes.as_chunks::<4>();
-        let (low, _) = low_bytes.as_chunks::<4>();
-        for (s, step) in steps.iter_mut().enumerate() {
-            let word = |bytes: [u8; 4]| i32::from_le_bytes(bytes);
-            *step =
-                [word(high[2 * s]), word(high[2 * s + 1]), word(low[2 * s]), word(low[2 * s + 1])];
+        // A group may end inside a vector: only its own steps of eight columns are written.
+        let words = high_bytes.as_chunks::<4>().0.iter().zip(low_bytes.as_chunks::<4>().0);
+        for (w, (high, low)) in words.take(2 * x.len().div_ceil(8)).enumerate() {
+            let word = (first + i * LANES) / 4 + w;
+            let block = &mut blocks[word / (BLOCK / 4)];
+            block[word % (BLOCK / 4)] = i32::from_le_bytes(*high);
+            block[BLOCK / 4 + word % (BLOCK / 4)] = i32::from_le_bytes(*low);
         }
     }
     let mut lanes = [0; LANES];

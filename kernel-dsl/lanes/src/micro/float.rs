@@ -5,7 +5,7 @@
 )]
 
 use super::dot::add_rows;
-use super::{Acc, Decode, Place, Rows, block_rows, load_codes};
+use super::{AHEAD, Acc, Decode, Place, Rows, block_rows, load_codes};
 use crate::isa::{Isa, LANES};
 use crate::packed::{Panel, Slab};
 use std::ops::Range;
@@ -235,6 +235,10 @@ fn add_codes<I: Isa, D: Decode, const MB: usize, const NB: usize>(
     for k in 0..len {
         let mut right = [isa.splat(0.0); NB];
         for n in 0..NB {
+            let at = k * LANES * code_bytes(D::BITS);
+            if at.is_multiple_of(64) {
+                isa.prefetch(&codes[n][at], AHEAD);
+            }
             right[n] = D::decode(isa, load_codes::<I, D>(isa, codes[n], k));
         }
         for m in 0..MB {

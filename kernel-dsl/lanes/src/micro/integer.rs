@@ -4,8 +4,9 @@
     reason = "register blocks: one constant index walks several arrays, and unrolls"
 )]
 
-use super::{A16Rows, Acc, Decode, Place, block_rows, load_codes};
-use crate::isa::{Isa, LANES};
+use super::activations::{Block, RowShape};
+use super::{A16Rows, AHEAD, Acc, Decode, Place, load_codes};
+use crate::isa::{Isa, LANES, TILE_BLOCK, splat_table};
 use crate::packed::Slab;
 
 /// Weight codes that stand for small integers times a power of two.
@@ -19,7 +20,7 @@ pub trait IntCodes {
 }
 
 /// The codes as they are multiplied: never negative.
-const fn shifted<T: IntCodes>() -> [u8; 16] {
+pub(super) const fn shifted<T: IntCodes>() -> [u8; 16] {
     let mut shifted = [0; 16];
     let mut code = 0;
     while code < 16 {
@@ -60,7 +61,7 @@ pub fn dot_scaled_int<I: Isa, T: IntCodes, S: Decode>(
     acc: &mut Acc<'_>,
 ) {
     let groups = w.whole_groups(x.cols, x.group);
-    let job = Job { x, w, groups, factor: w.tensor_scale() * T::UNIT };
+    let job = Job { x, shape: x.row_shape(), w, groups, factor: w.tensor_scale() * T::UNIT };
     isa.run(
         #[inline(always)]
         || job.all::<I, T, S>(isa, acc),
@@ -71,18 +72,24 @@ pub fn dot_scaled_int<I: Isa, T: IntCodes, S: Decode>(
 /// cache.
 const CACHED_COLS: usize = 1024;
 
-struct Job<'a> {
-    x: A16Rows<'a>,
-    w: &'a Slab<'a>,
-    groups: std::ops::Range<usize>,
+/// What is multiplied.
+pub(super) struct Job<'a> {
+    pub(super) x: A16Rows<'a>,
+    pub(super) shape: RowShape,
+    pub(super) w: &'a Slab<'a>,
+    /// Scale groups of the columns.
+    pub(super) groups: std::ops::Range<usize>,
     /// Tensor scale and unit of the codes.
-    factor: f32,
+    pub(super) factor: f32,
 }
 
 impl Job<'_> {
     #[inline(always)]
     fn all<I: Isa, T: IntCodes, S: Decode>(&self, isa: I, acc: &mut Acc<'_>) {
         let rows = self.x.rows();
+        if self.fits_tiles() && self.tiled::<I, T, S>(isa, acc) {
+            return;
+        }
         if rows <= 8 {
             self.panels::<I, T, S>(isa, rows, acc);
             return;
@@ -102,9 +109,10 @@ impl Job<'_> {
             let mut row = 0;
             while row < rows {
                 let place = Place { row, rows, panel };
-                row += match block_rows::<I>(rows - row) {
-                    8 => self.block::<I, T, S, 8>(isa, place, acc),
-                    4 => self.block::<I, T, S, 4>(isa, place, acc),
+                row += match rows - row {
+                    5.. if I::BLOCK_ROWS >= 8 => self.block::<I, T, S, 8>(isa, place, acc),
+                    3.. if I::BLOCK_ROWS >= 4 => self.block::<I, T, S, 4>(isa, place, acc),
+                    2 => self.block::<I, T, S, 2>(isa, place, acc),
                     _ => self.block::<I, T, S, 1>(isa, place, acc),
                 };
             }
@@ -121,17 +129,17 @@ impl Job<'_> {
     ) -> usize {
         let places = place.blocks::<MB, 1>(1);
         let mut out = acc.load::<I, MB, 1>(isa, &places);
-        let mut x = [self.x.row(places.rows[0]); MB];
+        let mut x = [self.x.row(&self.shape, places.rows[0]); MB];
         for m in 1..MB {
-            x[m] = self.x.row(places.rows[m]);
+            x[m] = self.x.row(&self.shape, places.rows[m]);
         }
         let w = self.w.panel(place.panel);
         let (w_steps, zero_points) = (w.nibbles(), w.zero_points.as_chunks::<LANES>().0);
         let (all_steps, all_groups) = (w_steps.len(), x[0].1.len());
-        let mut x_steps = [&x[0].0[..all_steps]; MB];
+        let mut blocks = [x[0].0; MB];
         let mut metas = [&x[0].1[..all_groups]; MB];
         for m in 1..MB {
-            x_steps[m] = &x[m].0[..all_steps];
+            blocks[m] = &x[m].0[..x[0].0.len()];
             metas[m] = &x[m].1[..all_groups];
         }
         let group_steps = self.x.group.div_ceil(8).max(1);
@@ -145,7 +153,7 @@ impl Job<'_> {
                 start[m] = isa.splat_i32(-(metas[m][group][1] * offset));
             }
             let mut sums =
-                group_sums::<I, T, MB>(isa, start, x_steps, &w_steps[steps.clone()], steps.start);
+                group_sums::<I, T, MB>(isa, start, blocks, &w_steps[steps.clone()], steps.start);
             if let Some(zero_points) = zero_points {
                 let zero_points = isa.load_u8(zero_points);
                 for m in 0..MB {
@@ -165,23 +173,59 @@ impl Job<'_> {
     }
 }
 
+/// Steps of eight columns in a block.
+const BLOCK_STEPS: usize = TILE_BLOCK / 8;
+
 /// `low` plus the products of the shifted codes of one group, which begins at step `first` of `x`:
 /// exact but for multiples of 2^32.
 #[inline(always)]
 fn group_sums<I: Isa, T: IntCodes, const MB: usize>(
     isa: I,
-    mut low: [I::I32; MB],
-    x: [&[[i32; 4]]; MB],
+    low: [I::I32; MB],
+    x: [&[Block]; MB],
     w: &[[u8; 4 * LANES]],
     first: usize,
 ) -> [I::I32; MB] {
     let zero = isa.splat_i32(0);
-    let mut high = [zero; MB];
-    // One row leaves the multipliers waiting for its own sums, unless there are more of these.
-    let (mut more_high, mut more_low) = (zero, zero);
-    let table = isa.splat_table(&const { shifted::<T>() });
-    let nibble = isa.splat_i32(0x0f0f_0f0f);
-    for (s, codes) in w.iter().enumerate() {
+    let mut sums = Sums { x, high: [zero; MB], low, more: [zero; 2] };
+    let table = isa.load_bytes(const { &splat_table(shifted::<T>()) });
+    let (whole, rest) = w.as_chunks::<BLOCK_STEPS>();
+    if first.is_multiple_of(BLOCK_STEPS) && rest.is_empty() {
+        for (b, steps) in whole.iter().enumerate() {
+            for (s, codes) in steps.iter().enumerate() {
+                sums.add::<T>(isa, table, codes, (first / BLOCK_STEPS + b, s));
+            }
+        }
+    } else {
+        for (s, codes) in w.iter().enumerate() {
+            let step = first + s;
+            sums.add::<T>(isa, table, codes, (step / BLOCK_STEPS, step % BLOCK_STEPS));
+        }
+    }
+    sums.total(isa)
+}
+
+/// Sums of the products with high bytes and with low bytes.
+struct Sums<'a, I: Isa, const MB: usize> {
+    x: [&'a [Block]; MB],
+    high: [I::I32; MB],
+    low: [I::I32; MB],
+    /// One row leaves the multipliers waiting for its own sums, unless there are more of these.
+    more: [I::I32; 2],
+}
+
+impl<I: Isa, const MB: usize> Sums<'_, I, MB> {
+    /// Eight columns: a step of a block.
+    #[inline(always)]
+    fn add<T: IntCodes>(
+        &mut self,
+        isa: I,
+        table: I::I32,
+        codes: &[u8; 4 * LANES],
+        (block, step): (usize, usize),
+    ) {
+        let nibble = isa.splat_i32(0x0f0f_0f0f);
+        isa.prefetch(codes, AHEAD);
         let codes = isa.load_bytes(codes);
         let mut even = isa.and(codes, nibble);
         let mut odd = isa.and(isa.shr::<4>(codes), nibble);
@@ -190,24 +234,31 @@ fn group_sums<I: Isa, T: IntCodes, const MB: usize>(
             odd = isa.lookup(table, odd);
         }
         for m in 0..MB {
-            let words = &x[m][first + s];
-            high[m] = isa.dot4(high[m], even, isa.splat_i32(words[0]));
-            low[m] = isa.dot4(low[m], even, isa.splat_i32(words[2]));
+            let words = &self.x[m][block];
+            let word = |idx: usize| isa.splat_i32(words[idx]);
+            let (high, low) = (2 * step, TILE_BLOCK / 4 + 2 * step);
+            self.high[m] = isa.dot4(self.high[m], even, word(high));
+            self.low[m] = isa.dot4(self.low[m], even, word(low));
             if MB == 1 {
-                more_high = isa.dot4(more_high, odd, isa.splat_i32(words[1]));
-                more_low = isa.dot4(more_low, odd, isa.splat_i32(words[3]));
+                self.more[0] = isa.dot4(self.more[0], odd, word(high + 1));
+                self.more[1] = isa.dot4(self.more[1], odd, word(low + 1));
             } else {
-                high[m] = isa.dot4(high[m], odd, isa.splat_i32(words[1]));
-                low[m] = isa.dot4(low[m], odd, isa.splat_i32(words[3]));
+                self.high[m] = isa.dot4(self.high[m], odd, word(high + 1));
+                self.low[m] = isa.dot4(self.low[m], odd, word(low + 1));
             }
         }
     }
-    let mut sums = [zero; MB];
-    for m in 0..MB {
-        sums[m] = isa.add_i32(isa.shl::<8>(high[m]), low[m]);
+
+    #[inline(always)]
+    fn total(self, isa: I) -> [I::I32; MB] {
+        let mut sums = self.low;
+        for m in 0..MB {
+            sums[m] = isa.add_i32(isa.shl::<8>(self.high[m]), self.low[m]);
+        }
+        if MB == 1 {
+            let [high, low] = self.more;
+            sums[0] = isa.add_i32(sums[0], isa.add_i32(isa.shl::<8>(high), low));
+        }
+        sums
     }
-    if MB == 1 {
-        sums[0] = isa.add_i32(sums[0], isa.add_i32(isa.shl::<8>(more_high), more_low));
-    }
-    sums
 }

@@ -10,6 +10,7 @@ mod float;
 mod integer;
 #[cfg(test)]
 mod tests;
+mod tiled;
 
 pub use activations::{A16_MAX, A16Rows, a16_row_words, quantize_row};
 pub use dot::dot;
@@ -40,6 +41,10 @@ impl Decode for NoScale {
         isa.splat(1.0)
     }
 }
+
+/// How many bytes of codes ahead of a load memory is asked for: a page, where what the CPU fetches by
+/// itself ends. Without it a core waits for a fifth of the bytes of a single row.
+const AHEAD: usize = 4096;
 
 /// Rows of f32, each contiguous.
 #[derive(Debug, Clone, Copy)]

@@ -124,7 +124,7 @@ fn packed_products_of_every_format() {
         for (n, cols) in [(16, 256), (40, 288), (80, 128), (33, 301), (7, 9), (16, 1)] {
             let Some(sample) = Sample::new(format, n, cols, 7) else { continue };
             let packed = sample.packed();
-            for m in [0, 1, 2, 3, 5, 8, 9, 17] {
+            for m in [0, 1, 2, 3, 5, 8, 9, 17, 35] {
                 let x = Numbers::new(5).floats(m * cols);
                 let rows = 0..n;
                 Product { format, x: &x, m, w: &packed, rows, cols: 0..cols }.check();
@@ -143,8 +143,11 @@ fn parts_of_a_weight() {
             if group > 512 && cols != (0..512) {
                 continue;
             }
-            let x = Numbers::new(5).floats(3 * 512);
-            Product { format, x: &x, m: 3, w: &packed, rows: 32..80, cols }.check();
+            let x = Numbers::new(5).floats(20 * 512);
+            for m in [3, 20] {
+                let x = &x[..m * 512];
+                Product { format, x, m, w: &packed, rows: 32..80, cols: cols.clone() }.check();
+            }
         }
     }
 }
@@ -241,16 +244,15 @@ fn quantized_rows_hold_the_nearest_codes() {
             assert_eq!(isa.run(&Quantize(x, group)), words, "{isa:?}");
         }
         let rows = A16Rows { words: &words, cols, group };
-        let (steps, groups) = rows.row(0);
+        let (blocks, groups) = rows.row(&rows.row_shape(), 0);
         for (g, x) in x.chunks(group).enumerate() {
             let scale = x.iter().fold(0.0f32, |amax, x| amax.max(x.abs())) / A16_MAX;
             let mut sum = 0;
             for (i, x) in x.iter().enumerate() {
                 let k = g * group + i;
-                let half = k % 8 / 4;
                 let byte = |word: i32| i32::from(word.to_le_bytes()[k % 4].cast_signed());
-                let step = steps[k / 8];
-                let got = 256 * byte(step[half]) + byte(step[2 + half]);
+                let (block, word) = (blocks[k / 32], k % 32 / 4);
+                let got = 256 * byte(block[word]) + byte(block[8 + word]);
                 #[expect(clippy::cast_possible_truncation, reason = "a code")]
                 let want = if scale > 0.0 { (x / scale).round_ties_even() as i32 } else { 0 };
                 assert_eq!(got, want, "column {k}");
