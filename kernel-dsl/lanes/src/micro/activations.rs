@@ -50,6 +50,14 @@ impl<'a> A16Rows<'a> {
         Self { words: &self.words[first * words..(first + count) * words], ..*self }
     }
 
+    /// Rows up to `end`.
+    #[inline(always)]
+    #[must_use]
+    pub fn until(&self, end: i64) -> Self {
+        let end = usize::try_from(end).unwrap_or(0);
+        self.slice(0, self.rows().min(end))
+    }
+
     /// The steps of eight columns of a row, and its groups.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> (&'a [[i32; 4]], &'a [[i32; 2]]) {
