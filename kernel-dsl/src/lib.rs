@@ -29,8 +29,8 @@ pub use view::{At, In, InOut, Out, Until, scalar, scalar_value};
 /// All that a kernel's file needs.
 pub mod prelude {
     pub use crate::{
-        Arith, Carry, Codes, Elem, In, InOut, Index, Int, Out, Packed, Stored, Tile, Until, assert_all,
-        cdiv, cos, dot, dot_scaled, fma, full, iota, kernel, max, min, program_id, range, rem,
-        select, sin, tile_fn, zeros,
+        Arith, Carry, Codes, Elem, In, InOut, Index, Int, Out, Packed, Stored, Tile, Until,
+        assert_all, cdiv, cos, dot, dot_scaled, fma, full, iota, kernel, max, min, program_id,
+        range, rem, select, sin, tile_fn, zeros,
     };
 }

@@ -168,9 +168,10 @@ impl<'k> Generator<'k> {
         let reads = [x.window()?, w.window()?];
         let along = reads.iter().all(|read| {
             read.end != Some(index)
-                && read.at.split_last().is_some_and(|(k, others)| {
-                    *k == index && !others.contains(&index)
-                })
+                && read
+                    .at
+                    .split_last()
+                    .is_some_and(|(k, others)| *k == index && !others.contains(&index))
         });
         let own = |op: &Op| {
             let known = [x, w, quantize, dot];

@@ -1,6 +1,7 @@
 //! Generated code, compiled and run on every instruction set, against the f64 evaluator.
 
 mod kernels;
+mod ragged;
 mod weights;
 
 #[allow(
@@ -22,6 +23,9 @@ mod generated {
     pub mod lookup;
     pub mod multiply;
     pub mod order;
+    pub mod ragged;
+    pub mod ragged_codes;
+    pub mod ragged_product;
     pub mod recode;
     pub mod rms_norm;
     pub mod softmax;

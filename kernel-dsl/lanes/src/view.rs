@@ -506,7 +506,8 @@ mod tests {
     fn a_view_that_ends_early_is_zero_from_there() {
         let data: Vec<f32> = (1u8..=12).map(f32::from).collect();
         let view = View::new(&data, [3, 4]);
-        let column = |end: i64| [0, 1, 2].map(|row| view.until(end).window([0, 0], [3, 4]).get(row, 0));
+        let column =
+            |end: i64| [0, 1, 2].map(|row| view.until(end).window([0, 0], [3, 4]).get(row, 0));
         assert_eq!(column(2), [1.0, 5.0, 0.0]);
         assert_eq!(column(-1), [0.0; 3]);
         assert_eq!(column(i64::MAX), [1.0, 5.0, 9.0]);

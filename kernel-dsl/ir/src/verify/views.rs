@@ -111,8 +111,12 @@ fn takes(kind: &OpKind) -> &'static str {
         OpKind::Gather(_) => "one i64 tile of the result's shape per axis",
         OpKind::Scatter(_) => "one i64 tile of the values' shape per axis, and the values",
         OpKind::Atomic(..) => "one i64 per axis and one number",
-        OpKind::LoadUntil(_) => "one i64 per axis and an end, for a tile of no more axes",
-        OpKind::StoreUntil(_) => "one i64 per axis, an end and a tile of no more axes",
+        OpKind::LoadUntil(_) => {
+            "one i64 per axis and an end, for a tile of no more axes than the view"
+        }
+        OpKind::StoreUntil(_) => {
+            "one i64 per axis, an end and a tile of no more axes than the view"
+        }
         OpKind::Store(_) => "one i64 per axis and a tile of no more axes than the view",
         _ => "one i64 per axis, for a tile of no more axes than the view",
     }
