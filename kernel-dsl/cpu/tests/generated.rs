@@ -1,7 +1,7 @@
 //! Generated code, compiled and run on every instruction set, against the f64 evaluator.
 
+mod ends;
 mod kernels;
-mod ragged;
 mod weights;
 
 #[allow(

@@ -1,7 +1,9 @@
 //! Views that end early: in the middle of a tile, before its start, past the view.
 
 use crate::weights::{Source, format_of, values, weights};
-use crate::{Noise, Run, built, check, close, copy, f32s, f32s_mut, generated, i64s, i64s_mut, zeros};
+use crate::{
+    Noise, Run, built, check, close, copy, f32s, f32s_mut, generated, i64s, i64s_mut, zeros,
+};
 use tessera_kernel_dsl::ir::eval::{Arg, Args, Array, Data, evaluate};
 use tessera_kernel_dsl::ir::format::Element;
 use tessera_kernel_dsl::ir::op::Literal;
