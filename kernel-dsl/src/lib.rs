@@ -24,13 +24,13 @@ pub use tessera_kernel_macros::{Carry, kernel, tile_fn};
 pub use tessera_tile_ir as ir;
 pub use tile::{Index, Operand, Tile};
 pub use trace::{Class, Consts, Entry, Target, dim, format_name, trace};
-pub use view::{At, In, InOut, Out, scalar, scalar_value};
+pub use view::{At, In, InOut, Out, Until, scalar, scalar_value};
 
 /// All that a kernel's file needs.
 pub mod prelude {
     pub use crate::{
-        Arith, Carry, Codes, Elem, In, InOut, Index, Int, Out, Packed, Stored, Tile, assert_all,
-        cdiv, cos, dot, dot_scaled, fma, full, iota, kernel, max, min, program_id, range, rem,
-        select, sin, tile_fn, zeros,
+        Arith, Carry, Codes, Elem, In, InOut, Index, Int, Out, Packed, Stored, Tile, Until,
+        assert_all, cdiv, cos, dot, dot_scaled, fma, full, iota, kernel, max, min, program_id,
+        range, rem, select, sin, tile_fn, zeros,
     };
 }

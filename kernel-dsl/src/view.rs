@@ -53,6 +53,36 @@ views! {
     InOut ReadWrite;
 }
 
+/// A view that ends early on its first axis, see `until`.
+#[derive(Debug, Clone, Copy)]
+pub struct Until<V> {
+    view: V,
+    end: Tile<i64>,
+}
+
+macro_rules! until {
+    ($name:ident) => {
+        impl<T: Elem> $name<T> {
+            /// The view as it is if its first axis ends at `end`, or at 0 if `end` is negative:
+            /// what is read from there on is zero, what is written there is dropped. An `end` past
+            /// the view changes nothing.
+            #[track_caller]
+            pub fn until(self, end: impl Into<Index>) -> Until<Self> {
+                if let ir::Elem::Packed(format) = T::ELEM {
+                    let name = with(|b| b.kernel().params[self.param].name.clone());
+                    let message = format!("`{name}` holds {}: it cannot end early", format.name);
+                    mistake("K017", Loc::caller(), message, vec![]);
+                }
+                Until { view: self, end: end.into().tile() }
+            }
+        }
+    };
+}
+
+until!(In);
+until!(Out);
+until!(InOut);
+
 macro_rules! reads {
     ($name:ident) => {
         impl<T: Elem> $name<T> {
@@ -60,11 +90,7 @@ macro_rules! reads {
             #[track_caller]
             pub fn tile<const S: usize>(self, at: impl At, shape: [usize; S]) -> Tile<T> {
                 let loc = Loc::caller();
-                let at = indices(loc, self.param, at);
-                if !shape.is_empty() && shape.len() > at.len() {
-                    let message = format!("a window of shape {shape:?} into {} axes", at.len());
-                    mistake("K008", loc, message, vec![]);
-                }
+                let at = window(loc, self.param, at, &shape);
                 push(loc, OpKind::Load(self.param), &at, Type::tile(T::ELEM, &shape))
             }
 
@@ -95,6 +121,17 @@ macro_rules! reads {
                 let (operands, mut ty) = crate::ops::unify(loc, "gather", &values, ir::Elem::I64);
                 ty.elem = T::ELEM;
                 push(loc, OpKind::Gather(self.param), &operands, ty)
+            }
+        }
+
+        impl<T: Elem> Until<$name<T>> {
+            /// The window of that shape that starts at `at`.
+            #[track_caller]
+            pub fn tile<const S: usize>(self, at: impl At, shape: [usize; S]) -> Tile<T> {
+                let (loc, param) = (Loc::caller(), self.view.param);
+                let mut operands = window(loc, param, at, &shape);
+                operands.push(self.end.value());
+                push(loc, OpKind::LoadUntil(param), &operands, Type::tile(T::ELEM, &shape))
             }
         }
     };
@@ -134,6 +171,17 @@ macro_rules! writes {
                 let tile = crate::ops::broadcast_to(loc, tile.operand(loc).value(), &ty.shape);
                 operands.push(tile);
                 effect(loc, OpKind::Scatter(self.param), &operands);
+            }
+        }
+
+        impl<T: Elem> Until<$name<T>> {
+            /// Writes a tile to the window that starts at `at`.
+            #[track_caller]
+            pub fn store(self, at: impl At, tile: impl Operand<T>) {
+                let (loc, param) = (Loc::caller(), self.view.param);
+                let mut operands = indices(loc, param, at);
+                operands.extend([self.end.value(), tile.operand(loc).value()]);
+                effect(loc, OpKind::StoreUntil(param), &operands);
             }
         }
 
@@ -206,6 +254,16 @@ pub fn scalar<T: Arith>(b: &mut Builder, name: &str) -> usize {
 #[track_caller]
 pub fn scalar_value<T: Arith>(param: usize) -> Tile<T> {
     push(Loc::caller(), OpKind::Scalar(param), &[], Type::scalar(T::ELEM))
+}
+
+/// Where a window of that shape starts.
+fn window(loc: Loc, param: usize, at: impl At, shape: &[usize]) -> Vec<Value> {
+    let at = indices(loc, param, at);
+    if !shape.is_empty() && shape.len() > at.len() {
+        let message = format!("a window of shape {shape:?} into {} axes", at.len());
+        mistake("K008", loc, message, vec![]);
+    }
+    at
 }
 
 fn indices(loc: Loc, param: usize, at: impl At) -> Vec<Value> {

@@ -4,7 +4,19 @@
 
 use tessera_kernel_dsl::ir::BuildError;
 use tessera_kernel_dsl::prelude::*;
-use tessera_kernel_dsl::{Entry, Target};
+use tessera_kernel_dsl::{Entry, Target, block_format, number_format};
+
+number_format! { I4 = Element::I4 }
+block_format! { Fours = "fours" {
+    element = I4, scale = none, tol = (0.1, 0.1), activation = self,
+} }
+
+macro_rules! weight_formats {
+    (|$name:ident| $body:expr) => {{
+        type $name = Fours;
+        $body;
+    }};
+}
 
 #[kernel(grid = (M), targets(cpu))]
 fn shapes(x: &In<f32, { [M, K] }>, y: &mut Out<f32, { [M, K] }>) {
@@ -31,6 +43,14 @@ fn ranks(x: &In<f32, { [M, K] }>, y: &mut Out<f32, { [M, K] }>) {
     let m = program_id(0);
     // K008 tile
     y.store([m, 0], x.tile([m], [16]));
+}
+
+#[kernel(grid = (M), formats(W = weight_formats), targets(cpu))]
+fn packed<W: Packed>(w: &In<W, { [M, K] }>, y: &mut Out<f32, { [M, K] }>) {
+    let m = program_id(0);
+    // K017 until
+    let w = w.until(m + 1).tile([m, 0], [1, 16]);
+    y.store([m, 0], w.decode());
 }
 
 #[kernel(grid = (M), targets(cpu))]
@@ -91,7 +111,8 @@ fn check(entry: Entry, want: &[(&str, &str, &str)]) {
 
 fn place(kernel: &str, code: &str, token: &str) -> (u32, u32) {
     let source = include_str!("build.rs");
-    let start = source.find(&format!("fn {kernel}(")).expect("the kernel");
+    let start = ["(", "<"].iter().find_map(|next| source.find(&format!("fn {kernel}{next}")));
+    let start = start.expect("the kernel");
     let marker = format!("// {code} {token}\n");
     let end = start + source[start..].find(&marker).expect("the marker") + marker.len();
     let line = source[..end].lines().count() + 1;
@@ -133,6 +154,11 @@ fn a_dot_points_at_its_name() {
 #[test]
 fn a_wrong_number_of_indices_points_at_the_method() {
     check(ranks(), &[("K008", "tile", "`x` has 2 axes, not 1")]);
+}
+
+#[test]
+fn packed_views_do_not_end_early() {
+    check(packed(), &[("K017", "until", "`w` holds fours: it cannot end early")]);
 }
 
 #[test]

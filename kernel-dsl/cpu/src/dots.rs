@@ -6,7 +6,7 @@ use crate::nest::{Ix, Nest};
 use crate::text::camel;
 use tessera_tile_ir::format::Format;
 use tessera_tile_ir::op::{Binary, Literal, OpKind};
-use tessera_tile_ir::{Access, Elem, Kernel, Loc, Op, ParamKind, Region, Value};
+use tessera_tile_ir::{Access, Elem, Kernel, Loc, Op, ParamKind, Region, Value, Window};
 
 /// An operand of a dot in memory: text of the elements from its first on, and the distances of its
 /// rows and columns.
@@ -65,11 +65,11 @@ impl<'k> Generator<'k> {
                 };
                 return Strided { data, ..inner };
             }
-            if let OpKind::Load(param) = op.kind
+            if let Some(read) = op.window()
                 && self.class(value) == Class::F32
-                && self.is_plain_view(param)
+                && self.is_plain_view(read.param)
             {
-                return self.in_place(op, param);
+                return self.in_place(value, read);
             }
         }
         let tile = self.kept(value);
@@ -86,13 +86,12 @@ impl<'k> Generator<'k> {
     }
 
     /// A window of a view where it is, or a copy with zeros where part of it is outside.
-    fn in_place(&mut self, op: &Op, param: usize) -> Strided {
-        let value = op.results[0];
+    fn in_place(&mut self, value: Value, read: Window<'_>) -> Strided {
         let [rows, cols] = self.rows_cols(value);
         let mut nest = Nest::flat();
-        let at = self.indices(&mut nest, &op.operands);
+        let (at, view) = (self.indices(&mut nest, read.at), self.view(&mut nest, read));
         nest.write(&mut self.text);
-        let (name, view) = (self.name("slab"), self.param(param));
+        let name = self.name("slab");
         let tile = self.allocate(self.ty(value));
         let slab = format!("{view}.slab([{at}], [{rows}, {cols}])");
         self.text.line(format!("let {name} = if let Some(slab) = {slab} {{"));
@@ -166,9 +165,14 @@ impl<'k> Generator<'k> {
         }
         let (_, x) = self.plan.def(quantize.operands[0])?;
         let (_, w) = self.plan.def(dot.operands[1])?;
-        let loads = [x, w];
-        let (OpKind::Load(_), OpKind::Load(_)) = (&x.kind, &w.kind) else { return None };
-        let along = loads.iter().all(|load| load.operands.last() == Some(&index));
+        let reads = [x.window()?, w.window()?];
+        let along = reads.iter().all(|read| {
+            read.end != Some(index)
+                && read
+                    .at
+                    .split_last()
+                    .is_some_and(|(k, others)| *k == index && !others.contains(&index))
+        });
         let own = |op: &Op| {
             let known = [x, w, quantize, dot];
             known.iter().any(|known| std::ptr::eq(*known, op)) || op.kind == OpKind::Yield
@@ -180,9 +184,7 @@ impl<'k> Generator<'k> {
                 && !op.results.is_empty()
                 && !op.operands.contains(&index)
         });
-        let others_use =
-            loads.iter().any(|load| load.operands[..load.operands.len() - 1].contains(&index));
-        (along && hoists && !others_use).then_some(dot)
+        (along && hoists).then_some(dot)
     }
 
     /// Whether a scalar is a multiple of `by` whatever the launch.
@@ -228,38 +230,39 @@ impl<'k> Generator<'k> {
             self.refuse(loc, "scaled dot of anything but loaded tiles");
             return None;
         };
-        let (OpKind::Load(x_param), OpKind::Load(w_param)) = (&x.kind, &w.kind) else {
+        let (Some(x), Some(w)) = (x.window(), w.window()) else {
             self.refuse(loc, "scaled dot of gathered rows: load neighbours");
             return None;
         };
         let Elem::Packed(format) = self.ty(dot.operands[1]).elem else { return None };
-        if self.rank(*x_param) != 2 || !self.is_plain_view(*x_param) {
+        if self.rank(x.param) != 2 || !self.is_plain_view(x.param) {
             self.refuse(loc, "scaled dot with activations that are not an `In<f32>` of two axes");
             return None;
         }
-        let w_at = &w.operands;
+        let w_at = w.at;
         if !self.is_multiple(w_at[w_at.len() - 2], 16) {
             self.refuse(loc, "scaled dot whose weight rows may start off a multiple of 16");
             return None;
         }
         let mut nest = Nest::flat();
-        let x_row = self.indices(&mut nest, &x.operands[..1]);
+        let x_row = self.indices(&mut nest, &x.at[..1]);
         let w_row = self.indices(&mut nest, &w_at[w_at.len() - 2..w_at.len() - 1]);
-        let w = match w_at.len() {
+        let weights = match w_at.len() {
             3 => {
                 let expert = self.indices(&mut nest, &w_at[..1]);
-                format!("{}.expert({expert})", self.param(*w_param))
+                format!("{}.expert({expert})", self.param(w.param))
             }
-            _ => format!("{}.matrix()", self.param(*w_param)),
+            _ => format!("{}.matrix()", self.param(w.param)),
         };
         let x = if is_integer(format) {
-            self.quantized.insert((*x_param, *w_param));
-            quantized_field(self.kernel, (*x_param, *w_param))
+            let met = (x.param, w.param);
+            self.quantized.insert(met);
+            let rows = format!("self.{}", quantized_field(self.kernel, met));
+            self.until(&mut nest, rows, x.end)
         } else {
-            self.param(*x_param)
+            format!("&{}", self.view(&mut nest, x))
         };
-        let x = if is_integer(format) { format!("self.{x}") } else { format!("&{x}") };
-        Some(Call { x, w, x_row, w_row })
+        Some(Call { x, w: weights, x_row, w_row })
     }
 
     fn loaded(&self, value: Value) -> Option<&'k Op> {

@@ -40,8 +40,11 @@ impl Generator<'_> {
             return;
         }
         self.text.locate(op.loc);
+        if let (Some(to), []) = (op.window(), op.results.as_slice()) {
+            self.store(op, to);
+            return;
+        }
         match &op.kind {
-            OpKind::Store(param) => self.store(op, *param),
             OpKind::StoreRows(param) => self.store_rows(op, *param),
             OpKind::Scatter(param) => self.scatter(op, *param),
             OpKind::Atomic(param, how) => self.atomic(op, *param, *how),

@@ -82,7 +82,9 @@ impl Generator<'_> {
         let result = op.results[0];
         let class = self.class(result);
         match &op.kind {
-            OpKind::Load(_) | OpKind::LoadRows(_) => return self.load_lanes(nest, op, at),
+            OpKind::Load(_) | OpKind::LoadUntil(_) | OpKind::LoadRows(_) => {
+                return self.load_lanes(nest, op, at);
+            }
             OpKind::Const(_) => return splat(&self.scalar_op(nest, op, at), class),
             _ => {}
         }

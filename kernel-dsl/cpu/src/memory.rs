@@ -6,7 +6,7 @@ use crate::nest::{Ix, Nest, place};
 use crate::plan::index;
 use crate::scalar::from_view;
 use tessera_tile_ir::op::{Atomic, OpKind};
-use tessera_tile_ir::{Loc, Op, Value};
+use tessera_tile_ir::{Loc, Op, Value, Window};
 
 impl Generator<'_> {
     /// The row `r` of what an op loads: the name of a variable.
@@ -39,24 +39,38 @@ impl Generator<'_> {
         if let Some(name) = nest.known.get(&key) {
             return name.clone();
         }
-        let OpKind::Load(param) = op.kind else { unreachable!("only loads have windows") };
+        let read = op.window().expect("the ops that are not asked for rows load windows");
         let name = self.name("window");
-        let at = self.indices(nest, &op.operands);
-        let ([rows, cols], view) = (self.rows_cols(result), self.param(param));
+        let at = self.indices(nest, read.at);
+        let ([rows, cols], view) = (self.rows_cols(result), self.view(nest, read));
         nest.push(0, format!("let {name} = {view}.window([{at}], [{rows}, {cols}]);"));
         nest.known.insert(key, name.clone());
         name
+    }
+
+    /// The view that a window is part of.
+    pub(crate) fn view(&mut self, nest: &mut Nest, window: Window<'_>) -> String {
+        let view = self.param(window.param);
+        self.until(nest, view, window.end)
+    }
+
+    /// A view, or quantized rows, up to an end.
+    pub(crate) fn until(&mut self, nest: &mut Nest, view: String, end: Option<Value>) -> String {
+        match end {
+            None => view,
+            Some(end) => format!("{view}.until({})", self.indices(nest, &[end])),
+        }
     }
 
     /// One element of what an op loads.
     pub(crate) fn load_scalar(&mut self, nest: &mut Nest, op: &Op, (r, c): (&Ix, &Ix)) -> String {
         let result = op.results[0];
         let class = self.class(result);
-        if let OpKind::Load(param) = op.kind
+        if let Some(read) = op.window()
             && self.ty(result).shape.is_empty()
         {
-            let at = self.indices(nest, &op.operands);
-            return from_view(format!("{}.get([{at}])", self.param(param)), class);
+            let (at, view) = (self.indices(nest, read.at), self.view(nest, read));
+            return from_view(format!("{view}.get([{at}])"), class);
         }
         if let OpKind::LoadRows(param) = op.kind {
             // The row may differ from lane to lane, so no window can be kept for it.
@@ -165,14 +179,13 @@ impl Generator<'_> {
         self.set_home(op.results[0], Home::Tile(tile));
     }
 
-    /// Writes a tile to the window at the first operands.
-    pub(crate) fn store(&mut self, op: &Op, param: usize) {
-        let (&value, at) = op.operands.split_last().expect("a store has a value");
+    /// Writes the last operand to the window at those before.
+    pub(crate) fn store(&mut self, op: &Op, to: Window<'_>) {
+        let &value = op.operands.last().expect("a store has a value");
         let class = self.class(value);
-        let view = self.param(param);
         if self.ty(value).shape.is_empty() {
             let mut nest = Nest::flat();
-            let at = self.indices(&mut nest, at);
+            let (at, view) = (self.indices(&mut nest, to.at), self.view(&mut nest, to));
             let element = self.scalar(&mut nest, value, &Ix::zero(), &Ix::zero());
             nest.push(2, format!("{view}.put([{at}], {});", to_view(element, class)));
             nest.write(&mut self.text);
@@ -180,7 +193,7 @@ impl Generator<'_> {
         }
         let [rows, cols] = self.rows_cols(value);
         let mut nest = Nest::by_rows([rows, cols], class.in_lanes());
-        let at = self.indices(&mut nest, at);
+        let (at, view) = (self.indices(&mut nest, to.at), self.view(&mut nest, to));
         let window = self.name("window");
         nest.push(0, format!("let {window} = {view}.window_mut([{at}], [{rows}, {cols}]);"));
         let (row, r) = (self.name("row"), nest.r.clone());

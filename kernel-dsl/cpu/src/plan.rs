@@ -138,7 +138,9 @@ impl<'k> Plan<'k> {
                 let user = self.kernel.op(user);
                 user.kind == OpKind::Dot && user.operands[1] == result
             }),
-            OpKind::Load(param) | OpKind::LoadRows(param) => self.is_read_only(param),
+            OpKind::Load(param) | OpKind::LoadUntil(param) | OpKind::LoadRows(param) => {
+                self.is_read_only(param)
+            }
             _ => false,
         }
     }
@@ -158,7 +160,10 @@ impl<'k> Plan<'k> {
             return true;
         }
         let reads_memory = match op.kind {
-            OpKind::Load(param) | OpKind::LoadRows(param) | OpKind::Gather(param) => Some(param),
+            OpKind::Load(param)
+            | OpKind::LoadUntil(param)
+            | OpKind::LoadRows(param)
+            | OpKind::Gather(param) => Some(param),
             _ if is_elementwise(self.kernel, op) => None,
             _ => return false,
         };
@@ -186,6 +191,7 @@ impl<'k> Plan<'k> {
     fn writes(&self, op: &Op, param: usize) -> bool {
         match op.kind {
             OpKind::Store(to)
+            | OpKind::StoreUntil(to)
             | OpKind::StoreRows(to)
             | OpKind::Scatter(to)
             | OpKind::Atomic(to, _) => to == param,
@@ -212,7 +218,7 @@ impl<'k> Plan<'k> {
                 pure() && (!repeats_rows || self.is_index_arithmetic(value))
             }
             OpKind::Reshape | OpKind::Transpose | OpKind::Slice { .. } => pure(),
-            OpKind::Store(_) => place == last,
+            OpKind::Store(_) | OpKind::StoreUntil(_) => place == last,
             OpKind::Scatter(_) => pure(),
             OpKind::StoreRows(_) => place != 1,
             OpKind::LoadRows(_) | OpKind::Gather(_) => true,

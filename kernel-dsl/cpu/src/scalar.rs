@@ -44,7 +44,9 @@ impl Generator<'_> {
                 let (source, r, c) = self.source(op, at);
                 self.scalar(nest, source, &r, &c)
             }
-            OpKind::Load(_) | OpKind::LoadRows(_) => self.load_scalar(nest, op, at),
+            OpKind::Load(_) | OpKind::LoadUntil(_) | OpKind::LoadRows(_) => {
+                self.load_scalar(nest, op, at)
+            }
             OpKind::Gather(param) => {
                 let indices: Vec<String> =
                     (0..op.operands.len()).map(|i| x(self, nest, i)).collect();

@@ -1,5 +1,6 @@
 //! Generated code, compiled and run on every instruction set, against the f64 evaluator.
 
+mod ends;
 mod kernels;
 mod weights;
 
@@ -22,6 +23,9 @@ mod generated {
     pub mod lookup;
     pub mod multiply;
     pub mod order;
+    pub mod ragged;
+    pub mod ragged_codes;
+    pub mod ragged_product;
     pub mod recode;
     pub mod rms_norm;
     pub mod softmax;

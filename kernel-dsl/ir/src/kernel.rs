@@ -27,6 +27,30 @@ pub struct Op {
     pub loc: Loc,
 }
 
+impl Op {
+    /// The window that the op loads or stores, if it does.
+    pub fn window(&self) -> Option<Window<'_>> {
+        let (param, at, end) = match (&self.kind, self.operands.as_slice()) {
+            (OpKind::Load(param), at) | (OpKind::Store(param), [at @ .., _]) => (*param, at, None),
+            (OpKind::LoadUntil(param), [at @ .., end])
+            | (OpKind::StoreUntil(param), [at @ .., end, _]) => (*param, at, Some(*end)),
+            _ => return None,
+        };
+        Some(Window { param, at, end })
+    }
+}
+
+/// A window of a view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window<'a> {
+    /// The view, by its index in the kernel's params.
+    pub param: usize,
+    /// Where the window starts, one index an axis.
+    pub at: &'a [Value],
+    /// Where the view's first axis ends for this op, if that is before its extent.
+    pub end: Option<Value>,
+}
+
 /// Ops in order, the last one a [`OpKind::Yield`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Region {

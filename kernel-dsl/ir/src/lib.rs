@@ -18,6 +18,6 @@ mod verify;
 
 pub use builder::Builder;
 pub use error::{BuildError, Loc};
-pub use kernel::{Access, Kernel, Op, OpId, Param, ParamKind, Region, Value, ValueInfo};
+pub use kernel::{Access, Kernel, Op, OpId, Param, ParamKind, Region, Value, ValueInfo, Window};
 pub use op::OpKind;
 pub use types::{Elem, Type};

@@ -153,6 +153,11 @@ pub enum OpKind {
     Load(usize),
     /// `(i64 per axis, T[shape]) -> ()`.
     Store(usize),
+    /// `(i64 per axis, i64 end) -> T[shape]`: as `Load` of a view whose first extent is
+    /// `min(extent, max(end, 0))`. Not of packed views.
+    LoadUntil(usize),
+    /// `(i64 per axis, i64 end, T[shape]) -> ()`: as `Store` to a view that ends there.
+    StoreUntil(usize),
     /// `(i64[r], i64) -> T[r, c]`: `c` elements of each of these rows of a view of two axes, from
     /// that column.
     LoadRows(usize),

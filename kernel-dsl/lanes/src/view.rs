@@ -64,6 +64,16 @@ impl<T, const R: usize> Raw<T, R> {
         Self { ptr, dims, strides }
     }
 
+    /// The same memory, with a first extent of at most `end`.
+    #[inline(always)]
+    fn until(&self, end: i64) -> Self {
+        let mut dims = self.dims;
+        if let Some(extent) = dims.first_mut() {
+            *extent = (*extent).min(first_inside(end));
+        }
+        Self { ptr: self.ptr, dims, strides: self.strides }
+    }
+
     /// Offset of an index, if it is inside.
     #[inline(always)]
     fn offset(&self, at: [i64; R]) -> Option<usize> {
@@ -244,6 +254,9 @@ impl<T: Copy + Default> Row<'_, T> {
                 self.line.ptr.wrapping_add(col).cast::<[T; LANES]>().read_unaligned()
             };
         }
+        if self.line.cols.is_empty() {
+            return [T::default(); LANES];
+        }
         self.ragged(col)
     }
 
@@ -281,7 +294,7 @@ impl<T: Copy> RowMut<'_, T> {
         if self.line.cols.skip == 0 && col + LANES <= self.line.cols.end {
             // SAFETY: as in `put`, for the sixteen columns from `col`.
             unsafe { self.line.ptr.wrapping_add(col).cast::<[T; LANES]>().write_unaligned(values) }
-        } else {
+        } else if !self.line.cols.is_empty() {
             self.ragged(col, values);
         }
     }
@@ -346,6 +359,13 @@ impl<'a, T, const R: usize> View<'a, T, R> {
         Self { raw, data }
     }
 
+    /// The view as it is if its first axis ends at `end`.
+    #[inline(always)]
+    #[must_use]
+    pub fn until(&self, end: i64) -> Self {
+        Self { raw: self.raw.until(end), data: self.data }
+    }
+
     /// The memory from `at` on, and the distance of rows, if `[rows, cols]` elements from there
     /// are inside the view: what a micro-kernel reads in place.
     #[inline(always)]
@@ -395,6 +415,13 @@ impl<'a, T: Copy, const R: usize> ViewMut<'a, T, R> {
             // accesses an element that this one writes, which the evaluator checks.
             unsafe { self.raw.ptr.wrapping_add(offset).write(value) }
         }
+    }
+
+    /// The view as it is if its first axis ends at `end`.
+    #[inline(always)]
+    #[must_use]
+    pub fn until(&self, end: i64) -> Self {
+        Self { raw: self.raw.until(end), data: PhantomData }
     }
 
     /// Lets `f` write a whole row of a matrix; nothing if there is no such row.
@@ -473,6 +500,23 @@ mod tests {
         view.put([0, -1], 5);
         view.put([0, 3], 3);
         assert_eq!(data, [0, 0, 0, 3, 0, 7, 7, 0]);
+    }
+
+    #[test]
+    fn a_view_that_ends_early_is_zero_from_there() {
+        let data: Vec<f32> = (1u8..=12).map(f32::from).collect();
+        let view = View::new(&data, [3, 4]);
+        let column =
+            |end: i64| [0, 1, 2].map(|row| view.until(end).window([0, 0], [3, 4]).get(row, 0));
+        assert_eq!(column(2), [1.0, 5.0, 0.0]);
+        assert_eq!(column(-1), [0.0; 3]);
+        assert_eq!(column(i64::MAX), [1.0, 5.0, 9.0]);
+        assert!(view.until(2).slab([0, 0], [3, 4]).is_none());
+        let mut data = vec![0i32; 6];
+        let view = ViewMut::new(&mut data, [6]).until(4);
+        view.window_mut([2], [1, 4]).row(0).put_lanes(0, [7; LANES]);
+        view.put([5], 1);
+        assert_eq!(data, [0, 0, 7, 7, 0, 0]);
     }
 
     #[test]

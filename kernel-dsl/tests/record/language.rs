@@ -112,6 +112,14 @@ fn sides(x: &In<f32, { [M] }>, n: i64, scale: f32, y: &mut Out<f32, { [M] }>) {
     }
 }
 
+/// An end is a number of the build or of the launch.
+#[kernel(grid = (M), targets(cpu))]
+fn ends(x: &In<f32, { [M, K] }>, y: &mut InOut<f32, { [M, K] }>, z: &mut Out<f32, { [M] }>) {
+    let end = program_id(0) + 1;
+    y.until(end).store([0, 0], x.until(3).tile([0, 0], [4, 8]));
+    z.until(end).store([0], y.until(end).tile([0, 0], []));
+}
+
 fn built(entry: Entry) -> Vec<Kernel> {
     let kernels = (entry.build)(Target::Cpu).into_iter();
     kernels.map(|kernel| kernel.expect("a kernel without mistakes")).collect()
@@ -139,6 +147,14 @@ fn what_is_known_is_done_while_building() {
     let sum = "Reduce { axis: 1, combine: Sum }";
     assert_eq!(outline(&small, &small.body), format!("{head}; {sum}; Mul; {tail}"));
     assert_eq!(outline(&large, &large.body), format!("{head}; Add; Add; {sum}; Mul; Mul; {tail}"));
+}
+
+#[test]
+fn ends_are_operands() {
+    let kernel = built(ends()).remove(0);
+    let want = "ProgramId(0); Int(1); Add; Int(3); Int(0); Int(0); LoadUntil x; Int(0); Int(0); \
+                StoreUntil y; Int(0); Int(0); LoadUntil y; Int(0); StoreUntil z; Yield";
+    assert_eq!(outline(&kernel, &kernel.body), want);
 }
 
 #[test]

@@ -55,7 +55,12 @@ pub(crate) fn outline(kernel: &Kernel, region: &Region) -> String {
             OpKind::Cmp(op) => format!("{op:?}"),
             OpKind::Const(literal) => format!("{literal:?}"),
             OpKind::Dim(dim) => kernel.dims[*dim].clone(),
-            OpKind::Load(p) | OpKind::Store(p) | OpKind::LoadRows(p) | OpKind::Scalar(p) => {
+            OpKind::Load(p)
+            | OpKind::Store(p)
+            | OpKind::LoadUntil(p)
+            | OpKind::StoreUntil(p)
+            | OpKind::LoadRows(p)
+            | OpKind::Scalar(p) => {
                 let kind = format!("{:?}", op.kind);
                 let kind = kind.split('(').next().unwrap_or_default().to_owned();
                 format!("{kind} {}", kernel.params[*p].name)

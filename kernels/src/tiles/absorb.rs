@@ -7,8 +7,8 @@ use tessera_kernel_dsl::prelude::*;
 const COLS: usize = 64;
 /// Columns of one step along the inner extent.
 const STEP: usize = 32;
-/// Rows taken at once, largest first. Fewer sizes than `w_gemm` has: each is code of its own for
-/// every format, and these products are small.
+/// Rows taken at once, largest first. Each size is code of its own for every format, and these
+/// products are small.
 const CHUNKS: [usize; 2] = [8, 1];
 
 /// `ql_nope[h] = q_nope[h] * w_k[h]`: queries carried into latent space. Head `h` has the rows

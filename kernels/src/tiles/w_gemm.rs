@@ -7,9 +7,9 @@ use tessera_kernel_dsl::prelude::*;
 const ROWS: usize = 32;
 /// Columns of one step along `k`: a multiple of every format's scale group.
 const STEP: usize = 128;
-/// Rows of `x` taken at once, largest first, so that no block is computed for rows that are not
-/// there: a decode step pays for its own rows alone.
-const CHUNKS: [usize; 5] = [64, 8, 4, 2, 1];
+/// Rows of `x` taken at once, and the number of rows that are better left to the next size. Weights
+/// are read once a chunk; rows that are not there cost nothing.
+const CHUNKS: [(usize, usize); 2] = [(64, 8), (8, 0)];
 
 /// `y = x * w^T`.
 #[kernel(grid = (cdiv(N, ROWS)), formats(W = weight_formats), targets(cpu), class = bounded)]
@@ -65,21 +65,20 @@ impl<W: Packed> Rows<W> {
     }
 }
 
-/// Multiplies the rows `start..end` of `x`, in chunks.
+/// Multiplies the rows `start..end` of `x`, in chunks of which the last is ragged.
 #[tile_fn]
 fn multiply<W: Packed>(w: Rows<W>, (x, y): (In<f32>, Out<f32>), start: Tile<i64>, end: Tile<i64>) {
-    let count = end - start;
-    let mut from = start;
-    for rows in CHUNKS {
-        let to = start + count / rows * rows;
-        for m in range(from, to, rows) {
+    let (x, y) = (x.until(end), y.until(end));
+    let mut next = start;
+    for (rows, left) in CHUNKS {
+        for m in range(next, end - left, rows) {
             let mut acc = zeros::<f32, 2>([rows, ROWS]);
             for k in range(0, w.k_end, STEP) {
                 let x = x.tile([m, k], [rows, STEP]).quantize::<W::Activation>();
                 acc = dot_scaled(x, w.tile(k), acc);
             }
             y.store([m, w.first], acc);
+            next = m + rows;
         }
-        from = to;
     }
 }

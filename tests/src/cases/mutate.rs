@@ -13,7 +13,7 @@ pub struct Mutant {
 }
 
 /// One mutant for each op that can be got wrong: a mask dropped, a comparison off by one, a factor
-/// left out, a sum turned round, a constant doubled, a loop cut short.
+/// left out, a sum turned round, a constant doubled, a loop cut short, an end of a view left out.
 pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
     let mut live = Vec::new();
     ops_of(kernel, &kernel.body, &mut live);
@@ -62,6 +62,16 @@ fn mutant(kernel: &Kernel, index: usize) -> Option<Mutant> {
         OpKind::For { .. } => {
             changed.operands[1] = op.operands[0];
             "loop cut short"
+        }
+        OpKind::LoadUntil(param) => {
+            changed.kind = OpKind::Load(*param);
+            changed.operands.pop();
+            "end left out"
+        }
+        OpKind::StoreUntil(param) => {
+            changed.kind = OpKind::Store(*param);
+            changed.operands.remove(op.operands.len() - 2);
+            "end left out"
         }
         _ => return None,
     };

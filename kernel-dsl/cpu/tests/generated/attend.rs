@@ -8,7 +8,7 @@ use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Stride
 use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
-/// A launch of `attend`, kernel-dsl/cpu/tests/kernels/mod.rs:203.
+/// A launch of `attend`, kernel-dsl/cpu/tests/kernels/mod.rs:206.
 pub struct Attend<'a> {
     /// `In<f32, [M, 24]>`.
     pub q: View<'a, f32, 2>,
@@ -75,7 +75,7 @@ struct AttendV0<'a> {
 impl AttendV0<'_> {
     /// Programs along each axis.
     fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:202
+        // kernel-dsl/cpu/tests/kernels/mod.rs:205
         let v1: i64 = self.dims[0].wrapping_add(4_i64);
         let v2: i64 = v1.wrapping_sub(1_i64);
         let v3: i64 = Int::div(v2, 4_i64);
@@ -100,15 +100,15 @@ impl Program for AttendV0<'_> {
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
         let [t5, t8, t10, t12, t16, t20, t22, t27, t30, t34, t39, t44, t48, t66] = carve(scratch.f32.as_mut(), [448, 64, 128, 64, 384, 192, 192, 64, 64, 192, 64, 64, 384, 64]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:209
+        // kernel-dsl/cpu/tests/kernels/mod.rs:212
         let v4: i64 = id[0].wrapping_mul(4_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:210
+        // kernel-dsl/cpu/tests/kernels/mod.rs:213
         let window6 = self.q.window([v4, 0_i64], [4, 24]);
         for r in 0..24 {
             let x7 = from_fn(isa, |l| (window6.get(l, r) * 0.25_f32));
             isa.store(x7, lanes_mut(t5, r * 16));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:214
+        // kernel-dsl/cpu/tests/kernels/mod.rs:217
         let x9 = isa.splat(0.0_f32);
         isa.store(x9, lanes_mut(t8, 0));
         let x11 = isa.splat(0.0_f32);
@@ -118,7 +118,7 @@ impl Program for AttendV0<'_> {
         let x13 = isa.splat(f32::NEG_INFINITY);
         isa.store(x13, lanes_mut(t12, 0));
         for i14 in (0_i64..self.dims[1]).step_by(10) {
-            // kernel-dsl/cpu/tests/kernels/mod.rs:216
+            // kernel-dsl/cpu/tests/kernels/mod.rs:219
             let slab15 = if let Some(slab) = self.k.slab([i14, 0_i64], [10, 24]) {
                 slab
             } else {
@@ -143,7 +143,7 @@ impl Program for AttendV0<'_> {
                 [10, 4],
                 &mut Acc { data: t20, stride: 16 },
             );
-            // kernel-dsl/cpu/tests/kernels/mod.rs:217
+            // kernel-dsl/cpu/tests/kernels/mod.rs:220
             let x25 = isa.splat(f32::NEG_INFINITY);
             for r in 0..10 {
                 let x23 = splat_mask(isa, ((r as i64).wrapping_add(i14) < self.dims[1]));
@@ -151,7 +151,7 @@ impl Program for AttendV0<'_> {
                 let x26 = isa.select(x23, x24, x25);
                 isa.store(x26, lanes_mut(t22, r * 16));
             }
-            // kernel-dsl/cpu/tests/kernels/mod.rs:218
+            // kernel-dsl/cpu/tests/kernels/mod.rs:221
             let mut acc28 = isa.splat(f32::NEG_INFINITY);
             for r in 0..10 {
                 let x29 = isa.load(lanes(t22, r * 16));
@@ -162,7 +162,7 @@ impl Program for AttendV0<'_> {
             let x32 = isa.load(lanes(t27, 0));
             let x33 = isa.max(x31, x32);
             isa.store(x33, lanes_mut(t30, 0));
-            // kernel-dsl/cpu/tests/kernels/mod.rs:219
+            // kernel-dsl/cpu/tests/kernels/mod.rs:222
             let x36 = isa.load(lanes(t30, 0));
             for r in 0..10 {
                 let x35 = isa.load(lanes(t22, r * 16));
@@ -170,20 +170,20 @@ impl Program for AttendV0<'_> {
                 let x38 = math::exp(isa, x37);
                 isa.store(x38, lanes_mut(t34, r * 16));
             }
-            // kernel-dsl/cpu/tests/kernels/mod.rs:220
+            // kernel-dsl/cpu/tests/kernels/mod.rs:223
             let x40 = isa.load(lanes(t12, 0));
             let x41 = isa.load(lanes(t30, 0));
             let x42 = isa.sub(x40, x41);
             let x43 = math::exp(isa, x42);
             isa.store(x43, lanes_mut(t39, 0));
-            // kernel-dsl/cpu/tests/kernels/mod.rs:221
+            // kernel-dsl/cpu/tests/kernels/mod.rs:224
             let mut acc45 = isa.splat(0.0_f32);
             for r in 0..10 {
                 let x46 = isa.load(lanes(t34, r * 16));
                 acc45 = isa.add(acc45, x46);
             }
             isa.store(acc45, lanes_mut(t44, 0));
-            // kernel-dsl/cpu/tests/kernels/mod.rs:222
+            // kernel-dsl/cpu/tests/kernels/mod.rs:225
             let slab47 = if let Some(slab) = self.k.slab([i14, 0_i64], [10, 24]) {
                 slab
             } else {
@@ -219,7 +219,7 @@ impl Program for AttendV0<'_> {
             let x60 = isa.load(lanes(t30, 0));
             isa.store(x60, lanes_mut(t12, 0));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:225
+        // kernel-dsl/cpu/tests/kernels/mod.rs:228
         let window61 = self.out.window_mut([v4, 0_i64], [4, 16]);
         for r in 0..4 {
             let row62 = window61.row(r);
@@ -228,7 +228,7 @@ impl Program for AttendV0<'_> {
             let x65 = isa.div(x63, x64);
             row62.put_lanes(0, array(isa, x65));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:226
+        // kernel-dsl/cpu/tests/kernels/mod.rs:229
         let x67 = isa.load(lanes(t12, 0));
         let x68 = isa.load(lanes(t8, 0));
         let x69 = math::ln(isa, x68);

@@ -8,7 +8,7 @@ use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Stride
 use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
-/// A launch of `bits`, kernel-dsl/cpu/tests/kernels/mod.rs:231.
+/// A launch of `bits`, kernel-dsl/cpu/tests/kernels/mod.rs:234.
 pub struct Bits<'a> {
     /// `In<u32, [N]>`.
     pub a: View<'a, u32, 1>,
@@ -95,7 +95,7 @@ struct BitsV0<'a> {
 impl BitsV0<'_> {
     /// Programs along each axis.
     fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:230
+        // kernel-dsl/cpu/tests/kernels/mod.rs:233
         let v1: i64 = self.dims[0].wrapping_add(20_i64);
         let v2: i64 = v1.wrapping_sub(1_i64);
         let v3: i64 = Int::div(v2, 20_i64);
@@ -121,9 +121,9 @@ impl Program for BitsV0<'_> {
     ) -> Result<(), AssertFailed> {
         let [t5, t31, t61] = carve(scratch.i32.as_mut(), [64, 64, 64]);
         let [t53, t58] = carve(scratch.u64.as_mut(), [64, 64]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:241
+        // kernel-dsl/cpu/tests/kernels/mod.rs:244
         let v4: i64 = id[0].wrapping_mul(20_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:243
+        // kernel-dsl/cpu/tests/kernels/mod.rs:246
         let window7 = self.a.window([v4], [1, 20]);
         let row6 = window7.row(0);
         let x13 = isa.splat_i32((255_u32).cast_signed());
@@ -137,7 +137,7 @@ impl Program for BitsV0<'_> {
             let x15 = isa.sub_i32(x12, x14);
             isa.store_i32(x15, lanes_mut(t5, c));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:245
+        // kernel-dsl/cpu/tests/kernels/mod.rs:248
         let window16 = self.mixed.window_mut([v4], [1, 20]);
         let row17 = window16.row(0);
         let window19 = self.a.window([v4], [1, 20]);
@@ -156,7 +156,7 @@ impl Program for BitsV0<'_> {
             let x30 = isa.select_i32(x22, x27, x29);
             row17.put_lanes(c, array_i32(isa, x30).map(i32::cast_unsigned));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:246
+        // kernel-dsl/cpu/tests/kernels/mod.rs:249
         let window33 = self.b.window([v4], [1, 20]);
         let row32 = window33.row(0);
         let x35 = isa.splat_i32(7_i32);
@@ -171,7 +171,7 @@ impl Program for BitsV0<'_> {
             let x42 = isa.add_i32(x38, x41);
             isa.store_i32(x42, lanes_mut(t31, c));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:247
+        // kernel-dsl/cpu/tests/kernels/mod.rs:250
         let window43 = self.signed.window_mut([v4], [1, 20]);
         let row44 = window43.row(0);
         let window46 = self.b.window([v4], [1, 20]);
@@ -185,19 +185,19 @@ impl Program for BitsV0<'_> {
             let x52 = isa.select_i32(x49, x48, x51);
             row44.put_lanes(c, array_i32(isa, x52));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:248
+        // kernel-dsl/cpu/tests/kernels/mod.rs:251
         let window54 = self.c.window([v4], [1, 20]);
         let window55 = self.a.window([v4], [1, 20]);
         for c in 0..20 {
             t53[c] = ((Int::shl(window54.get(0, c), 7_u64) ^ Int::shr(window54.get(0, c), 9_u64)) ^ (window55.get(0, c) as u64));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:249
+        // kernel-dsl/cpu/tests/kernels/mod.rs:252
         let window56 = self.wide.window_mut([v4], [1, 20]);
         let row57 = window56.row(0);
         for c in 0..20 {
             row57.put(c, t53[c]);
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:250
+        // kernel-dsl/cpu/tests/kernels/mod.rs:253
         let mut acc59 = 0_u64;
         for c in 0..20 {
             acc59 = (acc59 ^ t53[c].wrapping_mul(3_u64));
@@ -205,7 +205,7 @@ impl Program for BitsV0<'_> {
         t58[0] = acc59;
         let v60: u64 = t58[0];
         self.digest.put([id[0]], v60);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:252
+        // kernel-dsl/cpu/tests/kernels/mod.rs:255
         let window63 = self.a.window([v4], [1, 20]);
         let mut acc62 = 0_u32;
         for c in 0..20 {

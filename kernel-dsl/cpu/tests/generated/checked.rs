@@ -8,7 +8,7 @@ use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Stride
 use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
-/// A launch of `checked`, kernel-dsl/cpu/tests/kernels/mod.rs:362.
+/// A launch of `checked`, kernel-dsl/cpu/tests/kernels/mod.rs:365.
 pub struct Checked<'a> {
     /// `In<i32, [M, N]>`.
     pub x: View<'a, i32, 2>,
@@ -86,7 +86,7 @@ impl CheckedV0<'_> {
 
     /// Whether what the kernel asserts of its extents holds.
     fn fits(&self) -> Result<(), AssertFailed> {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:363
+        // kernel-dsl/cpu/tests/kernels/mod.rs:366
         let v1: bool = (self.dims[1] <= 8_i64);
         if !v1 {
             return Err(AssertFailed { message: "rows are as wide as a variant" });
@@ -106,12 +106,12 @@ impl Program for CheckedV0<'_> {
         id: [i64; 3],
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:363
+        // kernel-dsl/cpu/tests/kernels/mod.rs:366
         let v1: bool = (self.dims[1] <= 8_i64);
         if !v1 {
             return Err(AssertFailed { message: "rows are as wide as a variant" });
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:366
+        // kernel-dsl/cpu/tests/kernels/mod.rs:369
         let window3 = self.x.window([id[0], 0_i64], [1, 8]);
         let row2 = window3.row(0);
         let x4 = isa.load_i32(&row2.lanes(0));
@@ -120,7 +120,7 @@ impl Program for CheckedV0<'_> {
         if !isa.mask_bits(x6) & first_bits(8 - 0) != 0 {
             return Err(AssertFailed { message: "`x` counts" });
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:367
+        // kernel-dsl/cpu/tests/kernels/mod.rs:370
         let window7 = self.out.window_mut([id[0], 0_i64], [1, 8]);
         let row8 = window7.row(0);
         let window10 = self.x.window([id[0], 0_i64], [1, 8]);
@@ -158,7 +158,7 @@ impl CheckedV1<'_> {
 
     /// Whether what the kernel asserts of its extents holds.
     fn fits(&self) -> Result<(), AssertFailed> {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:363
+        // kernel-dsl/cpu/tests/kernels/mod.rs:366
         let v1: bool = (self.dims[1] <= 24_i64);
         if !v1 {
             return Err(AssertFailed { message: "rows are as wide as a variant" });
@@ -178,12 +178,12 @@ impl Program for CheckedV1<'_> {
         id: [i64; 3],
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:363
+        // kernel-dsl/cpu/tests/kernels/mod.rs:366
         let v1: bool = (self.dims[1] <= 24_i64);
         if !v1 {
             return Err(AssertFailed { message: "rows are as wide as a variant" });
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:366
+        // kernel-dsl/cpu/tests/kernels/mod.rs:369
         let window3 = self.x.window([id[0], 0_i64], [1, 24]);
         let row2 = window3.row(0);
         let x5 = isa.splat_i32(0_i32);
@@ -194,7 +194,7 @@ impl Program for CheckedV1<'_> {
                 return Err(AssertFailed { message: "`x` counts" });
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:367
+        // kernel-dsl/cpu/tests/kernels/mod.rs:370
         let window7 = self.out.window_mut([id[0], 0_i64], [1, 24]);
         let row8 = window7.row(0);
         let window10 = self.x.window([id[0], 0_i64], [1, 24]);

@@ -8,7 +8,7 @@ use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Stride
 use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
-/// A launch of `control`, kernel-dsl/cpu/tests/kernels/mod.rs:275.
+/// A launch of `control`, kernel-dsl/cpu/tests/kernels/mod.rs:278.
 pub struct Control<'a> {
     /// `In<f32, [N]>`.
     pub x: View<'a, f32, 1>,
@@ -90,7 +90,7 @@ impl Program for ControlV0<'_> {
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
         let [t2, t4, t12, t18, t19] = carve(scratch.f32.as_mut(), [64, 64, 64, 64, 64]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:280
+        // kernel-dsl/cpu/tests/kernels/mod.rs:283
         let mut v1: f32 = 0.0_f32;
         let x3 = isa.splat(1.0_f32);
         isa.store(x3, lanes_mut(t2, 0));
@@ -100,20 +100,20 @@ impl Program for ControlV0<'_> {
         isa.store(x7, lanes_mut(t4, 0));
         let mut v8: i64 = 0_i64;
         for i9 in 0_i64..self.dims[0] {
-            // kernel-dsl/cpu/tests/kernels/mod.rs:281
+            // kernel-dsl/cpu/tests/kernels/mod.rs:284
             let v10: f32 = self.x.get([i9]);
-            // kernel-dsl/cpu/tests/kernels/mod.rs:282
+            // kernel-dsl/cpu/tests/kernels/mod.rs:285
             let v11: f32 = (v1 + v10);
-            // kernel-dsl/cpu/tests/kernels/mod.rs:283
+            // kernel-dsl/cpu/tests/kernels/mod.rs:286
             let x13 = isa.load(lanes(t2, 0));
             let x14 = isa.splat(v10);
             let x15 = isa.add(x13, x14);
             isa.store(x15, lanes_mut(t12, 0));
-            // kernel-dsl/cpu/tests/kernels/mod.rs:286
+            // kernel-dsl/cpu/tests/kernels/mod.rs:289
             let v16: bool = (v11 < self.limit);
             let v17: i64;
             if v16 {
-                // kernel-dsl/cpu/tests/kernels/mod.rs:287
+                // kernel-dsl/cpu/tests/kernels/mod.rs:290
                 let v20: i64 = v8.wrapping_add(1_i64);
                 let x21 = isa.load(lanes(t4, 0));
                 let x22 = isa.splat(0.5_f32);
@@ -131,9 +131,9 @@ impl Program for ControlV0<'_> {
                 isa.store(x28, lanes_mut(t19, 0));
                 v17 = v8;
             }
-            // kernel-dsl/cpu/tests/kernels/mod.rs:292
+            // kernel-dsl/cpu/tests/kernels/mod.rs:295
             for i29 in (0_i64..v17).step_by(2) {
-                // kernel-dsl/cpu/tests/kernels/mod.rs:293
+                // kernel-dsl/cpu/tests/kernels/mod.rs:296
                 let v30: f32 = (i29 as f32);
                 let x31 = isa.load(lanes(t19, 0));
                 let x32 = isa.splat(v30);
@@ -146,19 +146,19 @@ impl Program for ControlV0<'_> {
             isa.store(x35, lanes_mut(t4, 0));
             (v1, v8) = (v11, v17);
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:296
+        // kernel-dsl/cpu/tests/kernels/mod.rs:299
         let window36 = self.out.window_mut([0_i64, 0_i64], [1, 8]);
         let row37 = window36.row(0);
         let x38 = isa.load(lanes(t2, 0));
         row37.put_lanes(0, array(isa, x38));
-        // kernel-dsl/cpu/tests/kernels/mod.rs:297
+        // kernel-dsl/cpu/tests/kernels/mod.rs:300
         let window39 = self.out.window_mut([1_i64, 0_i64], [1, 8]);
         let row40 = window39.row(0);
         let x41 = isa.load(lanes(t4, 0));
         row40.put_lanes(0, array(isa, x41));
-        // kernel-dsl/cpu/tests/kernels/mod.rs:298
+        // kernel-dsl/cpu/tests/kernels/mod.rs:301
         self.out.put([2_i64, 0_i64], v1);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:299
+        // kernel-dsl/cpu/tests/kernels/mod.rs:302
         let v42: f32 = (v8 as f32);
         self.out.put([2_i64, 1_i64], v42);
         Ok(())

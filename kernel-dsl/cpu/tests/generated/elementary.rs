@@ -8,7 +8,7 @@ use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Stride
 use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
-/// A launch of `elementary`, kernel-dsl/cpu/tests/kernels/mod.rs:341.
+/// A launch of `elementary`, kernel-dsl/cpu/tests/kernels/mod.rs:344.
 pub struct Elementary<'a> {
     /// `In<f32, [M, 18]>`.
     pub x: View<'a, f32, 2>,
@@ -86,7 +86,7 @@ impl Program for ElementaryV0<'_> {
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
         let [t1] = carve(scratch.f32.as_mut(), [64]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:344
+        // kernel-dsl/cpu/tests/kernels/mod.rs:347
         let window3 = self.x.window([id[0], 0_i64], [1, 18]);
         let row2 = window3.row(0);
         let x6 = isa.splat(0.001_f32);
@@ -96,7 +96,7 @@ impl Program for ElementaryV0<'_> {
             let x7 = isa.add(x5, x6);
             isa.store(x7, lanes_mut(t1, c));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:345
+        // kernel-dsl/cpu/tests/kernels/mod.rs:348
         let window8 = self.out.window_mut([id[0], 0_i64, 0_i64], [1, 18]);
         let row9 = window8.row(0);
         let window11 = self.x.window([id[0], 0_i64], [1, 18]);
@@ -106,7 +106,7 @@ impl Program for ElementaryV0<'_> {
             let x13 = math::exp(isa, x12);
             row9.put_lanes(c, array(isa, x13));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:346
+        // kernel-dsl/cpu/tests/kernels/mod.rs:349
         let window14 = self.out.window_mut([id[0], 1_i64, 0_i64], [1, 18]);
         let row15 = window14.row(0);
         let window17 = self.x.window([id[0], 0_i64], [1, 18]);
@@ -116,7 +116,7 @@ impl Program for ElementaryV0<'_> {
             let x19 = math::exp2(isa, x18);
             row15.put_lanes(c, array(isa, x19));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:347
+        // kernel-dsl/cpu/tests/kernels/mod.rs:350
         let window20 = self.out.window_mut([id[0], 2_i64, 0_i64], [1, 18]);
         let row21 = window20.row(0);
         for c in (0..18).step_by(16) {
@@ -124,7 +124,7 @@ impl Program for ElementaryV0<'_> {
             let x23 = math::ln(isa, x22);
             row21.put_lanes(c, array(isa, x23));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:348
+        // kernel-dsl/cpu/tests/kernels/mod.rs:351
         let window24 = self.out.window_mut([id[0], 3_i64, 0_i64], [1, 18]);
         let row25 = window24.row(0);
         for c in (0..18).step_by(16) {
@@ -132,7 +132,7 @@ impl Program for ElementaryV0<'_> {
             let x27 = math::log2(isa, x26);
             row25.put_lanes(c, array(isa, x27));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:349
+        // kernel-dsl/cpu/tests/kernels/mod.rs:352
         let window28 = self.out.window_mut([id[0], 4_i64, 0_i64], [1, 18]);
         let row29 = window28.row(0);
         let window31 = self.x.window([id[0], 0_i64], [1, 18]);
@@ -142,7 +142,7 @@ impl Program for ElementaryV0<'_> {
             let x33 = math::sin(isa, x32);
             row29.put_lanes(c, array(isa, x33));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:350
+        // kernel-dsl/cpu/tests/kernels/mod.rs:353
         let window34 = self.out.window_mut([id[0], 5_i64, 0_i64], [1, 18]);
         let row35 = window34.row(0);
         let window37 = self.x.window([id[0], 0_i64], [1, 18]);
@@ -152,7 +152,7 @@ impl Program for ElementaryV0<'_> {
             let x39 = math::cos(isa, x38);
             row35.put_lanes(c, array(isa, x39));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:351
+        // kernel-dsl/cpu/tests/kernels/mod.rs:354
         let window40 = self.out.window_mut([id[0], 6_i64, 0_i64], [1, 18]);
         let row41 = window40.row(0);
         for c in (0..18).step_by(16) {
@@ -160,7 +160,7 @@ impl Program for ElementaryV0<'_> {
             let x43 = isa.sqrt(x42);
             row41.put_lanes(c, array(isa, x43));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:352
+        // kernel-dsl/cpu/tests/kernels/mod.rs:355
         let window44 = self.out.window_mut([id[0], 7_i64, 0_i64], [1, 18]);
         let row45 = window44.row(0);
         for c in (0..18).step_by(16) {
@@ -170,7 +170,7 @@ impl Program for ElementaryV0<'_> {
             let x49 = isa.add(x47, x48);
             row45.put_lanes(c, array(isa, x49));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:353
+        // kernel-dsl/cpu/tests/kernels/mod.rs:356
         let window50 = self.out.window_mut([id[0], 8_i64, 0_i64], [1, 18]);
         let row51 = window50.row(0);
         let window53 = self.x.window([id[0], 0_i64], [1, 18]);
@@ -186,7 +186,7 @@ impl Program for ElementaryV0<'_> {
             let x61 = isa.sub(x57, x60);
             row51.put_lanes(c, array(isa, x61));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:354
+        // kernel-dsl/cpu/tests/kernels/mod.rs:357
         let window62 = self.out.window_mut([id[0], 9_i64, 0_i64], [1, 18]);
         let row63 = window62.row(0);
         let window65 = self.x.window([id[0], 0_i64], [1, 18]);
@@ -199,7 +199,7 @@ impl Program for ElementaryV0<'_> {
             let x70 = isa.to_f32(x69);
             row63.put_lanes(c, array(isa, x70));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:355
+        // kernel-dsl/cpu/tests/kernels/mod.rs:358
         let window71 = self.out.window_mut([id[0], 10_i64, 0_i64], [1, 18]);
         let row72 = window71.row(0);
         let window74 = self.x.window([id[0], 0_i64], [1, 18]);
@@ -212,9 +212,9 @@ impl Program for ElementaryV0<'_> {
             let x79 = isa.from_bits(x78);
             row72.put_lanes(c, array(isa, x79));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:356
+        // kernel-dsl/cpu/tests/kernels/mod.rs:359
         let v80: f32 = self.x.get([id[0], 0_i64]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:357
+        // kernel-dsl/cpu/tests/kernels/mod.rs:360
         let v81: f32 = one(isa, v80, |x| math::exp(isa, x));
         let v82: f32 = one(isa, v80, |x| math::sin(isa, x));
         let v83: f32 = (v81 + v82);

@@ -8,7 +8,7 @@ use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Stride
 use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
-/// A launch of `lookup`, kernel-dsl/cpu/tests/kernels/mod.rs:390.
+/// A launch of `lookup`, kernel-dsl/cpu/tests/kernels/mod.rs:393.
 pub struct Lookup<'a> {
     /// `In<i32, [T]>`.
     pub ids: View<'a, i32, 1>,
@@ -81,7 +81,7 @@ struct LookupV0<'a> {
 impl LookupV0<'_> {
     /// Programs along each axis.
     fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:389
+        // kernel-dsl/cpu/tests/kernels/mod.rs:392
         let v1: i64 = self.dims[0].wrapping_add(4_i64);
         let v2: i64 = v1.wrapping_sub(1_i64);
         let v3: i64 = Int::div(v2, 4_i64);
@@ -107,16 +107,16 @@ impl Program for LookupV0<'_> {
     ) -> Result<(), AssertFailed> {
         let [t8, t13] = carve(scratch.f32.as_mut(), [256, 256]);
         let [t5] = carve(scratch.i64.as_mut(), [64]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:396
+        // kernel-dsl/cpu/tests/kernels/mod.rs:399
         let v4: i64 = id[0].wrapping_mul(4_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:397
+        // kernel-dsl/cpu/tests/kernels/mod.rs:400
         let window6 = self.ids.window([v4], [1, 4]);
         for c in 0..4 {
             t5[c] = (window6.get(0, c) as i64);
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:398
+        // kernel-dsl/cpu/tests/kernels/mod.rs:401
         for i7 in (0_i64..self.dims[2]).step_by(40) {
-            // kernel-dsl/cpu/tests/kernels/mod.rs:399
+            // kernel-dsl/cpu/tests/kernels/mod.rs:402
             for r in 0..4 {
                 decode_block(self.w.matrix(), (t5[r], 1), (i7, 40), &mut t8[r * 48..], 48);
             }
@@ -128,10 +128,10 @@ impl Program for LookupV0<'_> {
                     row10.put_lanes(c, array(isa, x11));
                 }
             }
-            // kernel-dsl/cpu/tests/kernels/mod.rs:400
+            // kernel-dsl/cpu/tests/kernels/mod.rs:403
             let v12: bool = (v4 == 0_i64);
             if v12 {
-                // kernel-dsl/cpu/tests/kernels/mod.rs:401
+                // kernel-dsl/cpu/tests/kernels/mod.rs:404
                 decode_block(self.w.matrix(), (0_i64, 4), (i7, 40), t13, 48);
                 let window14 = self.first.window_mut([0_i64, i7], [4, 40]);
                 for r in 0..4 {

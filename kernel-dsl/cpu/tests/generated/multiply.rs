@@ -146,7 +146,7 @@ fn scaled_floats<I: Isa>(
     }
 }
 
-/// A launch of `multiply`, kernel-dsl/cpu/tests/kernels/mod.rs:372.
+/// A launch of `multiply`, kernel-dsl/cpu/tests/kernels/mod.rs:375.
 pub struct Multiply<'a> {
     /// `In<f32, [M, K]>`.
     pub x: View<'a, f32, 2>,
@@ -229,7 +229,7 @@ struct MultiplyV0<'a> {
 impl MultiplyV0<'_> {
     /// Programs along each axis.
     fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:371
+        // kernel-dsl/cpu/tests/kernels/mod.rs:374
         let v1: i64 = self.dims[3].wrapping_add(32_i64);
         let v2: i64 = v1.wrapping_sub(1_i64);
         let v3: i64 = Int::div(v2, 32_i64);
@@ -254,11 +254,11 @@ impl Program for MultiplyV0<'_> {
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
         let [t6] = carve(scratch.f32.as_mut(), [320]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:377
+        // kernel-dsl/cpu/tests/kernels/mod.rs:380
         let v4: i64 = id[0].wrapping_mul(32_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:378
+        // kernel-dsl/cpu/tests/kernels/mod.rs:381
         for i5 in (0_i64..self.dims[0]).step_by(8) {
-            // kernel-dsl/cpu/tests/kernels/mod.rs:380
+            // kernel-dsl/cpu/tests/kernels/mod.rs:383
             let x7 = isa.splat(0.0_f32);
             for r in 0..8 {
                 for c in (0..32).step_by(16) {
@@ -276,7 +276,7 @@ impl Program for MultiplyV0<'_> {
                 },
                 &mut Acc { data: t6, stride: 32 },
             );
-            // kernel-dsl/cpu/tests/kernels/mod.rs:384
+            // kernel-dsl/cpu/tests/kernels/mod.rs:387
             let window8 = self.y.window_mut([id[1], i5, v4], [8, 32]);
             for r in 0..8 {
                 let row9 = window8.row(r);
@@ -315,7 +315,7 @@ struct MultiplyV1<'a> {
 impl MultiplyV1<'_> {
     /// Programs along each axis.
     fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:371
+        // kernel-dsl/cpu/tests/kernels/mod.rs:374
         let v1: i64 = self.dims[3].wrapping_add(32_i64);
         let v2: i64 = v1.wrapping_sub(1_i64);
         let v3: i64 = Int::div(v2, 32_i64);
@@ -340,11 +340,11 @@ impl Program for MultiplyV1<'_> {
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
         let [t6] = carve(scratch.f32.as_mut(), [320]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:377
+        // kernel-dsl/cpu/tests/kernels/mod.rs:380
         let v4: i64 = id[0].wrapping_mul(32_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:378
+        // kernel-dsl/cpu/tests/kernels/mod.rs:381
         for i5 in (0_i64..self.dims[0]).step_by(8) {
-            // kernel-dsl/cpu/tests/kernels/mod.rs:380
+            // kernel-dsl/cpu/tests/kernels/mod.rs:383
             let x7 = isa.splat(0.0_f32);
             for r in 0..8 {
                 for c in (0..32).step_by(16) {
@@ -362,7 +362,7 @@ impl Program for MultiplyV1<'_> {
                 },
                 &mut Acc { data: t6, stride: 32 },
             );
-            // kernel-dsl/cpu/tests/kernels/mod.rs:384
+            // kernel-dsl/cpu/tests/kernels/mod.rs:387
             let window8 = self.y.window_mut([id[1], i5, v4], [8, 32]);
             for r in 0..8 {
                 let row9 = window8.row(r);

@@ -8,7 +8,7 @@ use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Stride
 use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
-/// A launch of `order`, kernel-dsl/cpu/tests/kernels/mod.rs:316.
+/// A launch of `order`, kernel-dsl/cpu/tests/kernels/mod.rs:319.
 pub struct Order<'a> {
     /// `In<f32, [5, N]>`.
     pub x: View<'a, f32, 2>,
@@ -118,7 +118,7 @@ impl Program for OrderV0<'_> {
         let [t1, t7, t27] = carve(scratch.f32.as_mut(), [192, 192, 192]);
         let [t13, t20] = carve(scratch.i64.as_mut(), [128, 64]);
         let [t39, t45, t49, t51] = carve(scratch.u8.as_mut(), [192, 64, 64, 64]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:327
+        // kernel-dsl/cpu/tests/kernels/mod.rs:330
         let window3 = self.x.window([0_i64, 0_i64], [5, 21]);
         for r in 0..5 {
             let mut acc2 = 0.0_f32;
@@ -135,7 +135,7 @@ impl Program for OrderV0<'_> {
                 row5.put_lanes(c, array(isa, x6));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:328
+        // kernel-dsl/cpu/tests/kernels/mod.rs:331
         let window9 = self.x.window([0_i64, 0_i64], [5, 21]);
         for c in 0..21 {
             let mut acc8 = 0.0_f32;
@@ -152,7 +152,7 @@ impl Program for OrderV0<'_> {
                 row11.put_lanes(c, array(isa, x12));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:329
+        // kernel-dsl/cpu/tests/kernels/mod.rs:332
         let window14 = self.x.window([0_i64, 0_i64], [5, 21]);
         for r in 0..5 {
             let mut at16 = 0_i64;
@@ -171,7 +171,7 @@ impl Program for OrderV0<'_> {
         for c in 0..5 {
             row19.put(c, t13[c * 16]);
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:330
+        // kernel-dsl/cpu/tests/kernels/mod.rs:333
         let window21 = self.x.window([0_i64, 0_i64], [5, 21]);
         for c in 0..21 {
             let mut at23 = 0_i64;
@@ -190,7 +190,7 @@ impl Program for OrderV0<'_> {
         for c in 0..21 {
             row26.put(c, t20[c]);
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:331
+        // kernel-dsl/cpu/tests/kernels/mod.rs:334
         let window29 = self.x.window([0_i64, 0_i64], [5, 21]);
         for r in 0..5 {
             let row28 = window29.row(r);
@@ -211,7 +211,7 @@ impl Program for OrderV0<'_> {
                 row33.put_lanes(c, array(isa, x34));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:332
+        // kernel-dsl/cpu/tests/kernels/mod.rs:335
         let window35 = self.flat.window_mut([0_i64, 0_i64], [6, 7]);
         let window37 = self.x.window([0_i64, 0_i64], [5, 21]);
         for r in 0..6 {
@@ -219,7 +219,7 @@ impl Program for OrderV0<'_> {
             let x38 = from_fn(isa, |l| window37.get(((r * 7 + l) % 3), ((r * 7 + l) / 3)));
             row36.put_lanes(0, array(isa, x38));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:333
+        // kernel-dsl/cpu/tests/kernels/mod.rs:336
         let window41 = self.x.window([0_i64, 0_i64], [5, 21]);
         let x43 = isa.splat(0.25_f32);
         for r in 0..5 {
@@ -230,7 +230,7 @@ impl Program for OrderV0<'_> {
                 store_mask(isa, x44, lanes_mut(t39, r * 32 + c));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:335
+        // kernel-dsl/cpu/tests/kernels/mod.rs:338
         for c in 0..21 {
             let mut acc46 = true;
             for r in 0..5 {
@@ -243,7 +243,7 @@ impl Program for OrderV0<'_> {
         for c in 0..21 {
             row48.put(c, (if (t45[c] != 0) { 0_i64.wrapping_add(1_i64) } else { 0_i64 }));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:336
+        // kernel-dsl/cpu/tests/kernels/mod.rs:339
         for c in 0..21 {
             let mut acc50 = false;
             for r in 0..5 {

@@ -123,7 +123,7 @@ impl Encode for F16 {
     }
 }
 
-/// A launch of `recode`, kernel-dsl/cpu/tests/kernels/mod.rs:304.
+/// A launch of `recode`, kernel-dsl/cpu/tests/kernels/mod.rs:307.
 pub struct Recode<'a> {
     /// `In<f32, [M, N]>`.
     pub x: View<'a, f32, 2>,
@@ -236,7 +236,7 @@ struct RecodeV0<'a> {
 impl RecodeV0<'_> {
     /// Programs along each axis.
     fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:303
+        // kernel-dsl/cpu/tests/kernels/mod.rs:306
         let v1: i64 = self.dims[0].wrapping_add(3_i64);
         let v2: i64 = v1.wrapping_sub(1_i64);
         let v3: i64 = Int::div(v2, 3_i64);
@@ -260,9 +260,9 @@ impl Program for RecodeV0<'_> {
         id: [i64; 3],
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:309
+        // kernel-dsl/cpu/tests/kernels/mod.rs:312
         let v4: i64 = id[0].wrapping_mul(3_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:310
+        // kernel-dsl/cpu/tests/kernels/mod.rs:313
         let window5 = self.values.window_mut([v4, 0_i64], [3, 50]);
         let window8 = self.codes.window([v4, 0_i64], [3, 50]);
         let x11 = isa.splat(0.0_f32);
@@ -276,7 +276,7 @@ impl Program for RecodeV0<'_> {
                 row6.put_lanes(c, array(isa, x12));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:311
+        // kernel-dsl/cpu/tests/kernels/mod.rs:314
         let window13 = self.codes.window_mut([v4, 0_i64], [3, 50]);
         let window16 = self.x.window([v4, 0_i64], [3, 50]);
         for r in 0..3 {
@@ -314,7 +314,7 @@ struct RecodeV1<'a> {
 impl RecodeV1<'_> {
     /// Programs along each axis.
     fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:303
+        // kernel-dsl/cpu/tests/kernels/mod.rs:306
         let v1: i64 = self.dims[0].wrapping_add(3_i64);
         let v2: i64 = v1.wrapping_sub(1_i64);
         let v3: i64 = Int::div(v2, 3_i64);
@@ -338,9 +338,9 @@ impl Program for RecodeV1<'_> {
         id: [i64; 3],
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:309
+        // kernel-dsl/cpu/tests/kernels/mod.rs:312
         let v4: i64 = id[0].wrapping_mul(3_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:310
+        // kernel-dsl/cpu/tests/kernels/mod.rs:313
         let window5 = self.values.window_mut([v4, 0_i64], [3, 50]);
         let window8 = self.codes.window([v4, 0_i64], [3, 50]);
         let x11 = isa.splat(0.0_f32);
@@ -354,7 +354,7 @@ impl Program for RecodeV1<'_> {
                 row6.put_lanes(c, array(isa, x12));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:311
+        // kernel-dsl/cpu/tests/kernels/mod.rs:314
         let window13 = self.codes.window_mut([v4, 0_i64], [3, 50]);
         let window16 = self.x.window([v4, 0_i64], [3, 50]);
         for r in 0..3 {
@@ -392,7 +392,7 @@ struct RecodeV2<'a> {
 impl RecodeV2<'_> {
     /// Programs along each axis.
     fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:303
+        // kernel-dsl/cpu/tests/kernels/mod.rs:306
         let v1: i64 = self.dims[0].wrapping_add(3_i64);
         let v2: i64 = v1.wrapping_sub(1_i64);
         let v3: i64 = Int::div(v2, 3_i64);
@@ -416,9 +416,9 @@ impl Program for RecodeV2<'_> {
         id: [i64; 3],
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:309
+        // kernel-dsl/cpu/tests/kernels/mod.rs:312
         let v4: i64 = id[0].wrapping_mul(3_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:310
+        // kernel-dsl/cpu/tests/kernels/mod.rs:313
         let window5 = self.values.window_mut([v4, 0_i64], [3, 50]);
         let window8 = self.codes.window([v4, 0_i64], [3, 50]);
         let x11 = isa.splat(0.0_f32);
@@ -432,7 +432,7 @@ impl Program for RecodeV2<'_> {
                 row6.put_lanes(c, array(isa, x12));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:311
+        // kernel-dsl/cpu/tests/kernels/mod.rs:314
         let window13 = self.codes.window_mut([v4, 0_i64], [3, 50]);
         let window16 = self.x.window([v4, 0_i64], [3, 50]);
         for r in 0..3 {
@@ -470,7 +470,7 @@ struct RecodeV3<'a> {
 impl RecodeV3<'_> {
     /// Programs along each axis.
     fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:303
+        // kernel-dsl/cpu/tests/kernels/mod.rs:306
         let v1: i64 = self.dims[0].wrapping_add(3_i64);
         let v2: i64 = v1.wrapping_sub(1_i64);
         let v3: i64 = Int::div(v2, 3_i64);
@@ -494,9 +494,9 @@ impl Program for RecodeV3<'_> {
         id: [i64; 3],
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:309
+        // kernel-dsl/cpu/tests/kernels/mod.rs:312
         let v4: i64 = id[0].wrapping_mul(3_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:310
+        // kernel-dsl/cpu/tests/kernels/mod.rs:313
         let window5 = self.values.window_mut([v4, 0_i64], [3, 50]);
         let window8 = self.codes.window([v4, 0_i64], [3, 50]);
         let x11 = isa.splat(0.0_f32);
@@ -510,7 +510,7 @@ impl Program for RecodeV3<'_> {
                 row6.put_lanes(c, array(isa, x12));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:311
+        // kernel-dsl/cpu/tests/kernels/mod.rs:314
         let window13 = self.codes.window_mut([v4, 0_i64], [3, 50]);
         let window16 = self.x.window([v4, 0_i64], [3, 50]);
         for r in 0..3 {

@@ -8,7 +8,7 @@ use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Stride
 use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
-/// A launch of `rms_norm`, kernel-dsl/cpu/tests/kernels/mod.rs:169.
+/// A launch of `rms_norm`, kernel-dsl/cpu/tests/kernels/mod.rs:172.
 pub struct RmsNorm<'a> {
     /// `In<f32, [T, N]>`.
     pub x: View<'a, f32, 2>,
@@ -95,7 +95,7 @@ impl Program for RmsNormV0<'_> {
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
         let [t1, t9, t13] = carve(scratch.f32.as_mut(), [64, 64, 64]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:177
+        // kernel-dsl/cpu/tests/kernels/mod.rs:180
         let x2 = isa.splat(0.0_f32);
         for c in (0..48).step_by(16) {
             isa.store(x2, lanes_mut(t1, c));
@@ -110,7 +110,7 @@ impl Program for RmsNormV0<'_> {
                 isa.store(x8, lanes_mut(t1, c));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:181
+        // kernel-dsl/cpu/tests/kernels/mod.rs:184
         let mut acc10 = isa.splat(0.0_f32);
         for c in (0..48).step_by(16) {
             let x11 = isa.load(lanes(t1, c));
@@ -125,9 +125,9 @@ impl Program for RmsNormV0<'_> {
         let x18 = isa.add(x16, x17);
         let x19 = math::rsqrt(isa, x18);
         isa.store(x19, lanes_mut(t13, 0));
-        // kernel-dsl/cpu/tests/kernels/mod.rs:182
+        // kernel-dsl/cpu/tests/kernels/mod.rs:185
         for i20 in (0_i64..self.dims[1]).step_by(48) {
-            // kernel-dsl/cpu/tests/kernels/mod.rs:183
+            // kernel-dsl/cpu/tests/kernels/mod.rs:186
             let window21 = self.out.window_mut([id[0], i20], [1, 48]);
             let row22 = window21.row(0);
             let window24 = self.x.window([id[0], i20], [1, 48]);

@@ -8,7 +8,7 @@ use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Stride
 use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
-/// A launch of `softmax`, kernel-dsl/cpu/tests/kernels/mod.rs:189.
+/// A launch of `softmax`, kernel-dsl/cpu/tests/kernels/mod.rs:192.
 pub struct Softmax<'a> {
     /// `InOut<f32, [M, N]>`.
     pub x: ViewMut<'a, f32, 2>,
@@ -65,7 +65,7 @@ struct SoftmaxV0<'a> {
 impl SoftmaxV0<'_> {
     /// Programs along each axis.
     fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:188
+        // kernel-dsl/cpu/tests/kernels/mod.rs:191
         let v1: i64 = self.dims[0].wrapping_add(8_i64);
         let v2: i64 = v1.wrapping_sub(1_i64);
         let v3: i64 = Int::div(v2, 8_i64);
@@ -90,9 +90,9 @@ impl Program for SoftmaxV0<'_> {
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
         let [t5, t12, t16, t21, t25, t33] = carve(scratch.f32.as_mut(), [448, 192, 448, 192, 448, 64]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:190
+        // kernel-dsl/cpu/tests/kernels/mod.rs:193
         let v4: i64 = id[0].wrapping_mul(8_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:191
+        // kernel-dsl/cpu/tests/kernels/mod.rs:194
         let window8 = self.x.window([v4, 0_i64], [8, 40]);
         let x10 = isa.splat(f32::NEG_INFINITY);
         for r in 0..8 {
@@ -104,7 +104,7 @@ impl Program for SoftmaxV0<'_> {
                 isa.store(x11, lanes_mut(t5, r * 48 + c));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:192
+        // kernel-dsl/cpu/tests/kernels/mod.rs:195
         for r in 0..8 {
             let mut acc13 = isa.splat(f32::NEG_INFINITY);
             for c in (0..40).step_by(16) {
@@ -114,7 +114,7 @@ impl Program for SoftmaxV0<'_> {
             }
             t12[r * 16] = fold(isa, acc13, max);
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:193
+        // kernel-dsl/cpu/tests/kernels/mod.rs:196
         for r in 0..8 {
             let x18 = isa.splat(t12[r * 16]);
             for c in (0..40).step_by(16) {
@@ -124,7 +124,7 @@ impl Program for SoftmaxV0<'_> {
                 isa.store(x20, lanes_mut(t16, r * 48 + c));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:194
+        // kernel-dsl/cpu/tests/kernels/mod.rs:197
         for r in 0..8 {
             let mut acc22 = isa.splat(0.0_f32);
             for c in (0..40).step_by(16) {
@@ -142,7 +142,7 @@ impl Program for SoftmaxV0<'_> {
                 isa.store(x28, lanes_mut(t25, r * 48 + c));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:195
+        // kernel-dsl/cpu/tests/kernels/mod.rs:198
         let window29 = self.x.window_mut([v4, 0_i64], [8, 40]);
         for r in 0..8 {
             let row30 = window29.row(r);
@@ -151,10 +151,10 @@ impl Program for SoftmaxV0<'_> {
                 row30.put_lanes(c, array(isa, x31));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:196
+        // kernel-dsl/cpu/tests/kernels/mod.rs:199
         let v32: bool = (v4 == 0_i64);
         if v32 {
-            // kernel-dsl/cpu/tests/kernels/mod.rs:197
+            // kernel-dsl/cpu/tests/kernels/mod.rs:200
             for c in (0..40).step_by(16) {
                 let mut acc34 = isa.splat(f32::NEG_INFINITY);
                 for r in 0..8 {

@@ -8,7 +8,7 @@ use tessera_lanes::micro::{A16Rows, Acc, Decode, IntCodes, NoScale, Rows, Stride
 use tessera_lanes::packed::PackedWeights;
 use tessera_lanes::view::{View, ViewMut};
 
-/// A launch of `table`, kernel-dsl/cpu/tests/kernels/mod.rs:257.
+/// A launch of `table`, kernel-dsl/cpu/tests/kernels/mod.rs:260.
 pub struct Table<'a> {
     /// `In<f32, [P, N]>`.
     pub from: View<'a, f32, 2>,
@@ -80,7 +80,7 @@ struct TableV0<'a> {
 impl TableV0<'_> {
     /// Programs along each axis.
     fn grid(&self) -> [i64; 3] {
-        // kernel-dsl/cpu/tests/kernels/mod.rs:256
+        // kernel-dsl/cpu/tests/kernels/mod.rs:259
         let v1: i64 = self.dims[2].wrapping_add(6_i64);
         let v2: i64 = v1.wrapping_sub(1_i64);
         let v3: i64 = Int::div(v2, 6_i64);
@@ -105,18 +105,18 @@ impl Program for TableV0<'_> {
         scratch: &mut Scratch,
     ) -> Result<(), AssertFailed> {
         let [t5, t7] = carve(scratch.i64.as_mut(), [64, 64]);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:264
+        // kernel-dsl/cpu/tests/kernels/mod.rs:267
         let v4: i64 = id[0].wrapping_mul(6_i64);
-        // kernel-dsl/cpu/tests/kernels/mod.rs:265
+        // kernel-dsl/cpu/tests/kernels/mod.rs:268
         let window6 = self.ids.window([v4], [1, 6]);
         for c in 0..6 {
             t5[c] = (window6.get(0, c) as i64);
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:266
+        // kernel-dsl/cpu/tests/kernels/mod.rs:269
         for c in 0..6 {
             t7[c] = (c as i64).wrapping_add(v4);
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:268
+        // kernel-dsl/cpu/tests/kernels/mod.rs:271
         for r in 0..6 {
             let row8 = self.rows.window_mut([t7[r], 0_i64], [1, 20]).row(0);
             let row9 = self.from.window([t5[r], 0_i64], [1, 20]).row(0);
@@ -125,11 +125,11 @@ impl Program for TableV0<'_> {
                 row8.put_lanes(c, array(isa, x10));
             }
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:269
+        // kernel-dsl/cpu/tests/kernels/mod.rs:272
         for c in 0..6 {
             self.spots.put([t7[c]], self.from.get([t5[c], Int::rem(t7[c], 3_i64)]));
         }
-        // kernel-dsl/cpu/tests/kernels/mod.rs:270
+        // kernel-dsl/cpu/tests/kernels/mod.rs:273
         for c in 0..6 {
             self.inverse.put([(if ((t5[c] < 0_i64) | (t7[c] >= self.dims[2])) { (-1_i64) } else { t5[c] })], t7[c]);
         }

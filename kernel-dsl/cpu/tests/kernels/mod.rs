@@ -141,6 +141,9 @@ pub(crate) fn entries() -> Vec<Entry> {
         checked(),
         multiply(),
         lookup(),
+        ragged(),
+        ragged_codes(),
+        ragged_product(),
     ]
 }
 
@@ -400,5 +403,75 @@ pub(crate) fn lookup<W: Packed>(
         if t == 0 {
             first.store((0, c), w.tile((0, c), [4, 40]).decode());
         }
+    }
+}
+
+/// Segments of rows, the last chunk of each ragged: rows in place, in scratch, in a dot, one by
+/// one, and as scalars.
+#[kernel(grid = (S), targets(cpu))]
+pub(crate) fn ragged(
+    x: &In<f32, { [M, N] }>,
+    bounds: &In<i64, { [S, 2] }>,
+    changed: &mut InOut<f32, { [M, N] }>,
+    product: &mut Out<f32, { [S, 4, 4] }>,
+    gram: &mut Out<f32, { [M, 4] }>,
+    last: &mut Out<i64, { [S] }>,
+    first: &mut Out<f32, { [M] }>,
+) {
+    let s = program_id(0);
+    let (start, end) = (bounds.at([s, 0]), bounds.at([s, 1]));
+    let (x, rows) = (x.until(end), changed.until(end));
+    let mut sum = zeros::<f32, 2>([4, 4]);
+    for m in range(start, end, 4) {
+        let tile = x.tile([m, 0], [4, 21]);
+        rows.store([m, 0], rows.tile([m, 0], [4, 21]) - tile.max(1));
+        gram.until(end).store([m, 0], dot(tile, x.tile([start, 0], [4, 21]).t(), zeros([4, 4])));
+        sum = dot(x.tile([m, 0], [4, 4]).t(), x.tile([m, 0], [4, 4]), sum);
+        for i in [0, 3] {
+            rows.store((m + i, 0), rows.tile((m + i, 0), [21]) * 2.0);
+            first.until(end).store([m + i], x.tile((m + i, 1), []) + 1.0);
+        }
+    }
+    product.store((s, 0, 0), sum);
+    // Until an end that the view does not reach, and a negative one.
+    last.until(S + 9).store([s], end);
+    last.until(-1).store([s], -7);
+}
+
+/// Codes up to an end, in and out.
+#[kernel(grid = (1), targets(cpu), formats(F = stored_formats), class = exact)]
+pub(crate) fn ragged_codes<F: Stored>(
+    end: i64,
+    from: &In<F, { [M, 20] }>,
+    codes: &mut Out<F, { [M, 20] }>,
+    values: &mut Out<f32, { [M, 20] }>,
+) {
+    let tile = from.until(end).tile([1, 0], [6, 20]);
+    values.store([0, 0], tile.decode());
+    codes.until(end - 1).store([0, 0], tile);
+}
+
+/// Segments of rows times a weight, in a loop along `k` and in one step.
+#[kernel(grid = (cdiv(N, 32), S), targets(cpu), formats(W = weight_formats))]
+pub(crate) fn ragged_product<W: Packed>(
+    x: &In<f32, { [M, K] }>,
+    w: &In<W, { [N, K] }>,
+    bounds: &In<i64, { [S, 2] }>,
+    y: &mut Out<f32, { [M, N] }>,
+    head: &mut Out<f32, { [M, N] }>,
+) {
+    let (n, s) = (program_id(0) * 32, program_id(1));
+    let (start, end) = (bounds.at([s, 0]), bounds.at([s, 1]));
+    let x = x.until(end);
+    for m in range(start, end, 8) {
+        let mut acc = zeros::<f32, 2>([8, 32]);
+        for k in range(0, K, 128) {
+            let x = x.tile([m, k], [8, 128]).quantize::<W::Activation>();
+            acc = dot_scaled(x, w.tile([n, k], [32, 128]), acc);
+        }
+        y.until(end).store([m, n], acc);
+        let x = x.tile([m, 0], [8, 128]).quantize::<W::Activation>();
+        let acc = dot_scaled(x, w.tile([n, 0], [32, 128]), zeros([8, 32]));
+        head.until(end).store([m, n], acc);
     }
 }

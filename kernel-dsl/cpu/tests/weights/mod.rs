@@ -13,11 +13,11 @@ use tessera_lanes::packed::{PackedWeights, WeightParts};
 
 /// The values of packed weights.
 #[derive(Debug)]
-struct Source {
-    format: &'static Format,
+pub(crate) struct Source {
+    pub(crate) format: &'static Format,
     /// `[expert][row][col]`, or `[row][col]` of a matrix.
-    values: Vec<f64>,
-    dims: Vec<usize>,
+    pub(crate) values: Vec<f64>,
+    pub(crate) dims: Vec<usize>,
 }
 
 impl PackedSource for Source {
@@ -31,7 +31,11 @@ impl PackedSource for Source {
 }
 
 /// Weights of random codes and scales near 1.
-fn weights(format: &'static Format, [rows, cols]: [usize; 2], noise: &mut Noise) -> PackedWeights {
+pub(crate) fn weights(
+    format: &'static Format,
+    [rows, cols]: [usize; 2],
+    noise: &mut Noise,
+) -> PackedWeights {
     let codes: Vec<u8> = match format.name {
         "f32" => noise.f32s(rows * cols).iter().flat_map(|x| x.to_le_bytes()).collect(),
         // Codes of NaN are left out.
@@ -59,13 +63,15 @@ fn weights(format: &'static Format, [rows, cols]: [usize; 2], noise: &mut Noise)
     PackedWeights::pack(&parts, &Arena::new()).expect("the parts fit")
 }
 
-fn values(w: &PackedWeights) -> Vec<f64> {
+/// All values of weights.
+pub(crate) fn values(w: &PackedWeights) -> Vec<f64> {
     let mut out = vec![0.0; w.rows() * w.cols()];
     w.decode_block(0..w.rows(), 0..w.cols(), &mut out, w.cols());
     out.into_iter().map(f64::from).collect()
 }
 
-fn format_of(kernel: &Kernel) -> &'static Format {
+/// The format that a kernel's weights have.
+pub(crate) fn format_of(kernel: &Kernel) -> &'static Format {
     let format = |kind: &ParamKind| match kind {
         ParamKind::View { elem: Elem::Packed(format), .. } => Some(*format),
         _ => None,

@@ -238,6 +238,10 @@ impl<'a, 'b> Machine<'a, 'b> {
             (OpKind::Load(view), Some(ty)) => {
                 Some(self.view(*view).load(&ints(operands.len()), ty, program)?)
             }
+            (OpKind::LoadUntil(view), Some(ty)) => {
+                let (at, end) = (ints(last), operands[last].ints()[0]);
+                Some(self.view(*view).until(end, |view| view.load(&at, ty, program))?)
+            }
             (OpKind::LoadRows(view), Some(ty)) => {
                 Some(self.view(*view).load_rows(rows(), ty, program)?)
             }
@@ -246,6 +250,11 @@ impl<'a, 'b> Machine<'a, 'b> {
             }
             (OpKind::Store(view), _) => {
                 self.view(*view).store(&ints(last), stored(), program)?;
+                None
+            }
+            (OpKind::StoreUntil(view), _) => {
+                let (at, end) = (ints(last - 1), operands[last - 1].ints()[0]);
+                self.view(*view).until(end, |view| view.store(&at, stored(), program))?;
                 None
             }
             (OpKind::StoreRows(view), _) => {

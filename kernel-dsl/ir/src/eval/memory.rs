@@ -16,6 +16,8 @@ pub(super) struct View<'a> {
     name: &'a str,
     elem: Elem,
     array: &'a mut Array,
+    /// Extent of the first axis, which an access may cut short.
+    first_extent: usize,
     shadow: Option<Shadow>,
     /// Elements read and written, those outside not counted.
     pub(super) loaded: u64,
@@ -39,7 +41,17 @@ impl<'a> View<'a> {
         };
         let shadow = array.data.len(elem).filter(|_| access != Access::Read);
         let shadow = shadow.map(|len| Shadow::new(len, elem));
-        Self { name: &param.name, elem, array, shadow, loaded: 0, stored: 0 }
+        let first_extent = array.dims.first().copied().unwrap_or(0);
+        Self { name: &param.name, elem, array, first_extent, shadow, loaded: 0, stored: 0 }
+    }
+
+    /// Calls `access` with the view as it is if its first axis ends at `end`.
+    pub(super) fn until<R>(&mut self, end: i64, access: impl FnOnce(&mut Self) -> R) -> R {
+        let whole = self.first_extent;
+        self.first_extent = whole.min(usize::try_from(end.max(0)).unwrap_or(usize::MAX));
+        let result = access(self);
+        self.first_extent = whole;
+        result
     }
 
     /// The window of that type at `at`.
@@ -177,7 +189,7 @@ impl<'a> View<'a> {
 
     /// The part of `cols` elements from column `start` that lies inside.
     fn run(&self, mut idx: Vec<usize>, start: i64, (at, cols): (usize, usize)) -> Option<Run> {
-        let width = *self.array.dims.last()?;
+        let width = self.extent(self.array.dims.len().checked_sub(1)?);
         let skip = if start < 0 { usize::try_from(start.unsigned_abs()).ok()? } else { 0 };
         let first = usize::try_from(start.max(0)).ok()?;
         let len = cols.checked_sub(skip)?.min(width.checked_sub(first)?);
@@ -190,7 +202,11 @@ impl<'a> View<'a> {
     }
 
     fn bounded(&self, axis: usize, at: i64) -> Option<usize> {
-        usize::try_from(at).ok().filter(|&at| at < self.array.dims[axis])
+        usize::try_from(at).ok().filter(|&at| at < self.extent(axis))
+    }
+
+    fn extent(&self, axis: usize) -> usize {
+        if axis == 0 { self.first_extent } else { self.array.dims[axis] }
     }
 
     fn offset(&self, idx: &[usize]) -> usize {

@@ -80,6 +80,8 @@ impl OpKind {
             Self::Concat(_) => "concat",
             Self::Load(_) => "load",
             Self::Store(_) => "store",
+            Self::LoadUntil(_) => "load_until",
+            Self::StoreUntil(_) => "store_until",
             Self::LoadRows(_) => "load_rows",
             Self::StoreRows(_) => "store_rows",
             Self::Gather(_) => "gather",

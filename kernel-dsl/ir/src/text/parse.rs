@@ -279,6 +279,8 @@ impl Parser<'_> {
             "concat" => OpKind::Concat(self.number()?),
             "load" => OpKind::Load(self.param_name()?),
             "store" => OpKind::Store(self.param_name()?),
+            "load_until" => OpKind::LoadUntil(self.param_name()?),
+            "store_until" => OpKind::StoreUntil(self.param_name()?),
             "load_rows" => OpKind::LoadRows(self.param_name()?),
             "store_rows" => OpKind::StoreRows(self.param_name()?),
             "gather" => OpKind::Gather(self.param_name()?),

@@ -175,6 +175,8 @@ impl<W: Write> Printer<'_, W> {
             OpKind::Scalar(param)
             | OpKind::Load(param)
             | OpKind::Store(param)
+            | OpKind::LoadUntil(param)
+            | OpKind::StoreUntil(param)
             | OpKind::LoadRows(param)
             | OpKind::StoreRows(param)
             | OpKind::Gather(param)

@@ -31,7 +31,7 @@ impl Kernel {
     /// | K014 | a read of an `Out`, a write to an `In`, an atomic on anything but an `InOut` |
     /// | K015 | a grid that is not one to three `i64` made from dims |
     /// | K016 | a tile or view that cannot be: rank, extent 0, element |
-    /// | K017 | a packed tile where only a decoded one may be |
+    /// | K017 | a packed tile where only a decoded one may be; an early end of a packed view |
     /// | K018 | a quantization to groups that the tile cuts, or that are no groups of a row |
     /// | K019 | a scaled dot whose scale groups do not nest |
     /// | K020 | an atomic on floats or codes |

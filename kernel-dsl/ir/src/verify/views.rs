@@ -18,12 +18,14 @@ impl Checker<'_> {
     /// Checks an op on a view; `None` for any other op.
     pub(super) fn access(&self, op: &Op, x: &[&Type], out: &[&Type]) -> Option<Result<(), Wrong>> {
         let (param, deed) = match op.kind {
-            OpKind::Load(param) | OpKind::LoadRows(param) | OpKind::Gather(param) => {
-                (param, Deed::Read)
-            }
-            OpKind::Store(param) | OpKind::StoreRows(param) | OpKind::Scatter(param) => {
-                (param, Deed::Write)
-            }
+            OpKind::Load(param)
+            | OpKind::LoadUntil(param)
+            | OpKind::LoadRows(param)
+            | OpKind::Gather(param) => (param, Deed::Read),
+            OpKind::Store(param)
+            | OpKind::StoreUntil(param)
+            | OpKind::StoreRows(param)
+            | OpKind::Scatter(param) => (param, Deed::Write),
             OpKind::Atomic(param, _) => (param, Deed::Update),
             _ => return None,
         };
@@ -61,6 +63,10 @@ impl Checker<'_> {
             let message = format!("`{name}` holds {elem}: atomics are for integers");
             return Err(("K020", message));
         }
+        if let (OpKind::LoadUntil(_), Elem::Packed(format)) = (&op.kind, elem) {
+            let message = format!("`{name}` holds {}: it cannot end early", format.name);
+            return Err(("K017", message));
+        }
         let (indices, tile) = match (deed, x, out) {
             (Deed::Read, indices, [tile]) => (indices, *tile),
             (Deed::Write | Deed::Update, [indices @ .., tile], []) => (indices, *tile),
@@ -87,6 +93,10 @@ fn fits(kind: &OpKind, indices: &[&Type], tile: &Type, rank: usize) -> bool {
             indices.len() == rank && indices.iter().all(|ty| i64s(ty, &tile.shape))
         }
         OpKind::Atomic(..) if !tile.shape.is_empty() => false,
+        OpKind::LoadUntil(_) | OpKind::StoreUntil(_) => {
+            let scalars = indices.iter().all(|ty| i64s(ty, &[]));
+            indices.len() == rank + 1 && scalars && tile.shape.len() <= rank
+        }
         _ => {
             let scalars = indices.iter().all(|ty| i64s(ty, &[]));
             indices.len() == rank && scalars && tile.shape.len() <= rank
@@ -101,6 +111,12 @@ fn takes(kind: &OpKind) -> &'static str {
         OpKind::Gather(_) => "one i64 tile of the result's shape per axis",
         OpKind::Scatter(_) => "one i64 tile of the values' shape per axis, and the values",
         OpKind::Atomic(..) => "one i64 per axis and one number",
+        OpKind::LoadUntil(_) => {
+            "one i64 per axis and an end, for a tile of no more axes than the view"
+        }
+        OpKind::StoreUntil(_) => {
+            "one i64 per axis, an end and a tile of no more axes than the view"
+        }
         OpKind::Store(_) => "one i64 per axis and a tile of no more axes than the view",
         _ => "one i64 per axis, for a tile of no more axes than the view",
     }

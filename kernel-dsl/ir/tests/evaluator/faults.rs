@@ -2,7 +2,7 @@
 
 use crate::{fault, kernel, run};
 use tessera_tile_ir::Kernel;
-use tessera_tile_ir::eval::{Arg, Data};
+use tessera_tile_ir::eval::{Arg, Args, Data, Evaluator};
 
 /// `programs` programs that each run `body`, with `%1` the program's index.
 fn many(programs: usize, elem: &str, body: &str) -> Kernel {
@@ -52,6 +52,21 @@ fn a_program_reads_what_another_updates() {
 fn codes_of_one_byte_are_written_by_one_program() {
     let body = "%3: f32 = const 1.0 %4: stored<e2m1> = encode e2m1 (%3) store y (%1, %4)";
     assert_eq!(race("stored<e2m1>", body), "race: it writes `y`[1], which program #0 wrote");
+}
+
+#[test]
+fn what_lies_past_an_early_end_is_not_touched() {
+    let two = |end: &str| {
+        format!(
+            "%3: i64 = const 1 %4: i64 = add (%1, %3) %5: i64 = add (%4, %3)
+             %6: f32[2] = load_until y (%1, {end}) store_until y (%1, {end}, %6)"
+        )
+    };
+    let kernel = many(4, "f32", &two("%4"));
+    let mut args = Args(four("f32"));
+    let counts = Evaluator::new(&kernel).run(&mut args).expect("programs touch one element each");
+    assert_eq!((counts.loaded[0], counts.stored[0]), (16.0, 16.0));
+    assert_eq!(race("f32", &two("%5")), "race: it reads `y`[1], which program #0 wrote");
 }
 
 #[test]

@@ -38,6 +38,48 @@ fn a_window_may_lie_far_outside() {
 }
 
 #[test]
+fn a_view_that_ends_early_reads_zeros_and_drops_writes_from_there() {
+    let read = |end: i64| {
+        let body = format!(
+            "%1: i64 = const 1 %2: i64 = const 0 %3: i64 = const {end}
+             %4: f32[2, 4] = load_until x (%1, %2, %3) store y (%2, %2, %4)"
+        );
+        copied(&body)[..8].to_vec()
+    };
+    assert_eq!(read(2), [5., 6., 7., 8., 0., 0., 0., 0.]);
+    assert_eq!(read(i64::MAX), [5., 6., 7., 8., 9., 10., 11., 12.]);
+    assert_eq!(read(1), [0.0; 8]);
+    assert_eq!(read(i64::MIN), [0.0; 8]);
+    let written = |end: i64| {
+        let body = format!(
+            "%1: i64 = const 1 %2: i64 = const 0 %3: i64 = const {end} %4: f32 = load x (%2, %2)
+             %5: f32[3, 4] = broadcast (%4) store_until y (%2, %2, %3, %5)"
+        );
+        copied(&body).iter().filter(|&&y| y == 1.0).count()
+    };
+    assert_eq!([-1, 0, 1, 2, 3, 9].map(written), [0, 0, 4, 8, 12, 12]);
+}
+
+#[test]
+fn the_first_axis_ends_early_where_it_is_the_only_one_or_not_in_the_tile() {
+    let vector = single(
+        "N",
+        "param x: in i64[N] param y: out i64[N]",
+        "%1: i64 = const 1 %2: i64 = const 3 %3: i64[4] = load_until x (%1, %2)
+         %4: i64 = const 0 store_until y (%4, %2, %3)",
+    );
+    let after = run(&vector, vec![Arg::i64(vec![1, 2, 3, 4], &[4]), Arg::i64(vec![9; 4], &[4])]);
+    let Arg::Array(Array { data: Data::I64(y), .. }) = &after[1] else { panic!("i64 went in") };
+    assert_eq!(y, &[2, 3, 0, 9]);
+    // Rows 1 and 2 of x, one by one, of which an end of 2 leaves the first.
+    let body = "%1: i64 = const 1 %2: i64 = const 2 %3: i64 = const 0
+                %4: f32[4] = load_until x (%1, %3, %2) store_until y (%1, %3, %2, %4)
+                %5: f32[4] = load_until x (%2, %3, %2) store y (%3, %3, %5)
+                %6: f32[4] = load x (%2, %3) store_until y (%2, %3, %2, %6)";
+    assert_eq!(copied(body), [0., 0., 0., 0., 5., 6., 7., 8., 0., 0., 0., 0.]);
+}
+
+#[test]
 fn a_window_of_less_axes_lies_along_the_last() {
     let body = "%1: i64 = const 2 %2: i64 = const 1 %3: f32[2] = load x (%1, %2)
                 %4: i64 = const 0 store y (%4, %4, %3) %5: f32 = load x (%2, %2)

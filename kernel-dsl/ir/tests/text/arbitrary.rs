@@ -83,7 +83,7 @@ impl Make {
     fn ops(&mut self, mut scope: Vec<Value>, depth: usize) -> Value {
         for _ in 0..=self.random.below(6) {
             let (a, b) = (self.random.pick(&scope), self.random.pick(&scope));
-            let made = match self.random.below(8) {
+            let made = match self.random.below(10) {
                 0 => {
                     let op = self.random.pick(&[Unary::Neg, Unary::Exp, Unary::Rsqrt]);
                     self.push(OpKind::Unary(op), &[a], tile())
@@ -105,6 +105,16 @@ impl Make {
                     let operands = [self.int(), self.int(), self.int(), a];
                     let loc = self.random.loc();
                     self.b.push(loc, OpKind::Store(1), &operands, &[]);
+                    a
+                }
+                8 => {
+                    let operands = [self.int(), self.int(), self.int(), self.int()];
+                    self.push(OpKind::LoadUntil(0), &operands, tile())
+                }
+                9 => {
+                    let operands = [self.int(), self.int(), self.int(), self.int(), a];
+                    let loc = self.random.loc();
+                    self.b.push(loc, OpKind::StoreUntil(1), &operands, &[]);
                     a
                 }
                 5 if depth > 0 => self.branch(&scope, depth),

@@ -81,6 +81,8 @@ const EVERY_OP: &str = r#"kernel every formats("e4m3-g2", "bf16") consts(BM = 4,
     assert "rows \"fit\"\n\u{1}" (%35)
     print "sum" (%22)
     store y (%3, %3, %32)
+    %39: f32[2, 4] = load_until x (%3, %3, %0)
+    store_until y (%3, %3, %0, %39)
     store_rows y (%5, %3, %32)
     scatter y (%5, %5, %8)
     %38: u32 = const 7
@@ -152,7 +154,7 @@ fn mistakes_are_pointed_at() {
     assert_eq!(error(&"if {".repeat(100_000)), "5:257: regions are nested deeper than 64");
     let cut = &EVERY_OP[..EVERY_OP.len() - 3];
     let message = parse("k.tile", cut, &NAMES).unwrap_err().to_string();
-    assert_eq!(message, "62:4: expected `}`, found the end");
+    assert_eq!(message, "64:4: expected `}`, found the end");
 }
 
 #[test]

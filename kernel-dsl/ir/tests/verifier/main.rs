@@ -59,6 +59,7 @@ fn sound_bodies() {
         "",
         "%4: u32 = const -1 atomic max n (%0, %4)",
         "%4: f32[4] = load z (%0, %0) store z (%0, %0, %4)",
+        "%4: f32[4] = load_until z (%0, %0, %0) store_until z (%0, %0, %0, %4)",
         "%4: packed<g2>[4, 4] = quantize g2 (%1) %5: packed<g4>[4, 4] = load w (%0, %0)
          %6: f32[4, 4] = dot_scaled (%4, %5, %1)",
         "%4: packed<g4>[4, 4] = quantize g4 (%1) %5: packed<row>[4, 4] = load r (%0, %0)
@@ -129,6 +130,7 @@ fn every_op_refuses_no_operands() {
         "slice 0 0",
         "concat 0",
         "load x",
+        "load_until x",
         "load_rows x",
         "gather x",
         "neg",
@@ -228,6 +230,18 @@ fn views_are_used_in_their_direction() {
         &["K011 `load_rows` takes i64[rows] and an i64 column of a view of 2 axes; this takes \
          (i64[4], i64), gives u32[4, 2]; `n` has 1 axes of u32"],
     );
+    check(
+        "%4: f32 = load_until x (%0, %0)",
+        &["K011 `load_until` takes one i64 per axis and an end, for a tile of no more axes than \
+         the view; this takes (i64, i64), gives f32; `x` has 2 axes of f32"],
+    );
+    check(
+        "store_until y (%0, %0, %2, %1)",
+        &["K011 `store_until` takes one i64 per axis, an end and a tile of no more axes than the \
+         view; this takes (i64, i64, bool, f32[4, 4]), gives nothing; `y` has 2 axes of f32"],
+    );
+    check("%4: f32 = load_until y (%0, %0, %0)", &["K014 `y` is an Out: it cannot be read"]);
+    check("store_until x (%0, %0, %0, %1)", &["K014 `x` is an In: it cannot be written"]);
     check("%4: f32 = load eps ()", &["K013 `eps` is a number, not a view"]);
     check("%4: f32 = scalar x", &["K013 parameter 0 is no scalar"]);
     check("%4: i64 = program_id 1", &["K013 the grid has 1 axes, no axis 1"]);
@@ -236,6 +250,10 @@ fn views_are_used_in_their_direction() {
 #[test]
 fn packed_tiles() {
     let load = "%4: packed<g4>[4, 4] = load w (%0, %0)";
+    check(
+        "%4: packed<g4>[4, 4] = load_until w (%0, %0, %0)",
+        &["K017 `w` holds g4: it cannot end early"],
+    );
     check(
         &format!("{load} %5: packed<g4>[4, 4] = transpose (%4)"),
         &["K017 `transpose` of packed<g4>[4, 4]: decode it first"],

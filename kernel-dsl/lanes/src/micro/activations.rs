@@ -65,6 +65,14 @@ impl<'a> A16Rows<'a> {
         Self { words: &self.words[first * words..(first + count) * words], ..*self }
     }
 
+    /// Rows up to `end`.
+    #[inline(always)]
+    #[must_use]
+    pub fn until(&self, end: i64) -> Self {
+        let end = usize::try_from(end).unwrap_or(0);
+        self.slice(0, self.rows().min(end))
+    }
+
     /// What its rows have in common.
     #[inline(always)]
     pub(super) const fn row_shape(&self) -> RowShape {
