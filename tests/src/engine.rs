@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, BufferType, CacheId, Launch, WeightId};
+use tessera_kernels::ops::mla_prefill::MlaDims;
 use tessera_kernels::ops::sample::SampleParams;
 use tessera_runtime::checkpoint::{Checkpoint, WeightPolicy};
 use tessera_runtime::device::{CacheSpec, CpuDevice, Device, DeviceError, Source, Target};
@@ -348,6 +349,9 @@ impl Device for HookedDevice {
     }
     fn load_weight(&mut self, weight: PackedMatrix) -> Done<WeightId> {
         self.inner.load_weight(weight)
+    }
+    fn prepare_absorption(&mut self, kv_b: WeightId, dims: &MlaDims) -> Done<()> {
+        self.inner.prepare_absorption(kv_b, dims)
     }
     fn alloc_cache(&mut self, spec: CacheSpec) -> Done<CacheId> {
         self.inner.alloc_cache(spec)

@@ -120,7 +120,7 @@ impl Subject {
         let mut start = 0;
         while tokens.len() < total {
             if start >= prompt.len() {
-                forward.set_attention(Attention::Absorbed);
+                forward.set_attention(Attention::Absorbed)?;
             }
             let end = tokens.len().min(start.saturating_add(chunk));
             let sample = (end == tokens.len()).then(|| SampleRow {

@@ -5,12 +5,15 @@ use super::generated::{Absorbed, Scratch};
 use super::perform;
 use super::{CacheSpec, Device, DeviceError, Source, Target};
 use rayon::prelude::*;
+use std::sync::Arc;
+use tessera_kernel_artifacts::lanes::exec::Watch;
 use tessera_kernel_artifacts::lanes::isa::AnyIsa;
 use tessera_kernel_artifacts::lanes::memory::Arena;
 use tessera_kernel_artifacts::lanes::packed::{PackedWeights, WeightParts};
 use tessera_kernel_artifacts::lanes::{Cpu, Pool};
 use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, BufferType, CacheId, DeviceShapes, Launch, WeightId};
+use tessera_kernels::ops::mla_prefill::MlaDims;
 
 /// Host memory behind the ids of launches.
 #[derive(Debug)]
@@ -260,6 +263,13 @@ impl Device for CpuDevice {
         }
         self.shapes.weights.push(shape);
         Ok(id)
+    }
+
+    fn prepare_absorption(&mut self, kv_b: WeightId, dims: &MlaDims) -> Result<(), DeviceError> {
+        let Kernels::Generated(_) = &self.kernels else { return Ok(()) };
+        let weight = self.packed.get(kv_b.0 as usize);
+        let weight = weight.ok_or(DeviceError::Unknown { kind: "weight", id: kv_b.0 })?;
+        self.absorbed.prepare(kv_b, weight, dims)
     }
 
     fn alloc_cache(&mut self, spec: CacheSpec) -> Result<CacheId, DeviceError> {

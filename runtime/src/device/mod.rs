@@ -18,6 +18,7 @@ use tessera_kernel_artifacts::lanes::LaunchError;
 use tessera_kernel_artifacts::lanes::packed::PackError;
 use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, BufferType, CacheId, Launch, PlanError, WeightId};
+use tessera_kernels::ops::mla_prefill::MlaDims;
 
 /// Lets loading, quantizing and the ops' references share `num_threads` worker threads in this
 /// process; 0 takes one a core. The first caller decides.
@@ -158,6 +159,16 @@ pub trait Device: Debug + Send {
     /// # Errors
     /// [`DeviceError`] if the device's memory does not suffice.
     fn load_weight(&mut self, weight: PackedMatrix) -> Result<WeightId, DeviceError>;
+
+    /// Makes what attention in latent space needs of a `kv_b`, so that its first step does not. A
+    /// device that has nothing to make does nothing.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if there is no such weight, or no memory.
+    fn prepare_absorption(&mut self, kv_b: WeightId, dims: &MlaDims) -> Result<(), DeviceError> {
+        let _ = (kv_b, dims);
+        Ok(())
+    }
 
     /// A zeroed cache: every scale 1, every tag 0.
     ///

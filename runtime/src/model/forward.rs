@@ -5,7 +5,7 @@
 
 use super::host::{StepAnswers, StepInputs};
 use super::layers::{Attention, LayerIds, Place};
-use super::workspace::{Workspace, WorkspaceLimits};
+use super::workspace::{Workspace, WorkspaceLimits, mla_dims};
 use super::{ModelSpec, ModelWeights};
 use crate::cache::{NoopTracker, PageId, PageTracker, tracking};
 use crate::device::{CacheSpec, Device, DeviceError};
@@ -145,7 +145,7 @@ impl<D: Device> Forward<D> {
             .map(|layer| LayerIds::load(&mut device, layer))
             .collect::<Result<_, _>>()?;
         let spec = spec.clone();
-        Ok(Self {
+        let mut forward = Self {
             device,
             spec,
             attention,
@@ -160,12 +160,24 @@ impl<D: Device> Forward<D> {
             answers,
             plan: Plan::default(),
             sample_rows: Vec::with_capacity(limits.step.seqs),
-        })
+        };
+        forward.set_attention(attention)?;
+        Ok(forward)
     }
 
     /// Changes how the next steps attend: both forms read the same cache.
-    pub fn set_attention(&mut self, attention: Attention) {
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device lacks memory for what the form needs.
+    pub fn set_attention(&mut self, attention: Attention) -> Result<(), DeviceError> {
         self.attention = attention;
+        if attention == Attention::Absorbed {
+            let dims = mla_dims(&self.spec);
+            for layer in &self.layers {
+                self.device.prepare_absorption(layer.kv_b(), &dims)?;
+            }
+        }
+        Ok(())
     }
 
     /// The device, for what is not a step: page conversion, digests, tags.

@@ -93,6 +93,11 @@ impl LayerIds {
         })
     }
 
+    /// The weight that attention in latent space absorbs.
+    pub(super) const fn kv_b(&self) -> WeightId {
+        self.attention.kv_b_proj
+    }
+
     /// Appends the layer's launches, in order: `views.hidden` and `views.delta` in, the same out.
     ///
     /// The residual stream is `hidden + delta`; the first layer's `delta` does not exist yet.

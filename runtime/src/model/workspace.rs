@@ -173,13 +173,7 @@ impl Workspace {
         let qk = attn.qk_nope_head_dim + attn.qk_rope_head_dim;
         Views {
             tokens,
-            dims: MlaDims {
-                num_heads: attn.num_heads,
-                kv_lora_rank: attn.kv_lora_rank,
-                qk_nope_head_dim: attn.qk_nope_head_dim,
-                qk_rope_head_dim: attn.qk_rope_head_dim,
-                v_head_dim: attn.v_head_dim,
-            },
+            dims: mla_dims(spec),
             batch: PagedBatch {
                 num_seqs,
                 max_pages_per_seq: self.limits.pages_per_seq,
@@ -253,4 +247,16 @@ pub(super) struct Views {
     pub(super) up: BufferId,
     pub(super) activated: BufferId,
     pub(super) shared_out: RowView,
+}
+
+/// The extents of attention.
+pub(super) fn mla_dims(spec: &ModelSpec) -> MlaDims {
+    let attn = &spec.attention;
+    MlaDims {
+        num_heads: attn.num_heads,
+        kv_lora_rank: attn.kv_lora_rank,
+        qk_nope_head_dim: attn.qk_nope_head_dim,
+        qk_rope_head_dim: attn.qk_rope_head_dim,
+        v_head_dim: attn.v_head_dim,
+    }
 }

@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tessera_kernels::formats::format;
 use tessera_kernels::ops::sample::{SampleParams, SampleRow};
+use tessera_lanes::exec::Watch;
 use tessera_runtime::cache::{NoopTracker, PageId};
 use tessera_runtime::checkpoint::{Checkpoint, Output, ROLES, Role, WeightPolicy, quantize_to};
 use tessera_runtime::device::{CacheSpec, CpuDevice, use_threads};
@@ -46,14 +47,22 @@ struct Args {
     /// Measures only what has this in its name.
     #[arg(long, default_value = "")]
     only: String,
+    /// Runs Tessera's side alone and prints where its time goes.
+    #[arg(long)]
+    profile: bool,
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
     let model = args.workdir.join("int4");
-    if args.ours {
+    if args.ours || args.profile {
         let threads = *args.threads.first().context("one number of threads")?;
-        println!("{}", Ours::load(&model, threads)?.measure(&args.only)?);
+        let mut ours = Ours::load(&model, threads)?;
+        ours.profile = args.profile.then(Arc::default);
+        if let Some(profile) = ours.profile.clone() {
+            ours.forward.device().watch(profile);
+        }
+        println!("{}", ours.measure(&args.only)?);
         return Ok(());
     }
     if !model.exists() {
@@ -200,6 +209,41 @@ fn output(command: &mut Command) -> Result<String> {
 /// Tessera's side: a forward pass without scheduler or server, as llama.cpp's tools run theirs.
 struct Ours {
     forward: Forward<CpuDevice>,
+    profile: Option<Arc<Profile>>,
+}
+
+/// Time and number of launches of each kernel.
+#[derive(Debug, Default)]
+struct Profile(Mutex<BTreeMap<&'static str, (Duration, usize)>>);
+
+impl Watch for Profile {
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+    fn launch(&self, kernel: &'static str, run: &mut dyn FnMut()) {
+        let start = Instant::now();
+        run();
+        let time = start.elapsed();
+        let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = kernels.entry(kernel).or_default();
+        *entry = (entry.0 + time, entry.1 + 1);
+    }
+}
+
+impl Profile {
+    /// Prints what was seen since the last time, of `seconds` in all.
+    fn print(&self, what: &str, seconds: f64) {
+        let mut kernels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kernels: Vec<_> = std::mem::take(&mut *kernels).into_iter().collect();
+        kernels.sort_by_key(|(_, (time, _))| std::cmp::Reverse(*time));
+        eprintln!("\n{what}: {:.1} ms", seconds * 1e3);
+        let mut outside = seconds;
+        for (kernel, (time, launches)) in kernels {
+            let time = time.as_secs_f64();
+            outside -= time;
+            let share = 100.0 * time / seconds;
+            eprintln!("{:10.1} ms {share:5.1} % {launches:6} x {kernel}", time * 1e3);
+        }
+        eprintln!("{:10.1} ms {:5.1} % outside kernels", outside * 1e3, 100.0 * outside / seconds);
+    }
 }
 
 impl Ours {
@@ -221,7 +265,7 @@ impl Ours {
         let limits = (Attention::Expanded, limits);
         let forward =
             Forward::new(CpuDevice::with_threads(threads)?, spec, loaded.weights, cache, limits)?;
-        Ok(Self { forward })
+        Ok(Self { forward, profile: None })
     }
 
     fn measure(&mut self, only: &str) -> Result<Value> {
@@ -246,7 +290,8 @@ impl Ours {
     fn prefill(&mut self, count: usize) -> Result<f64> {
         let tokens: Vec<u32> = (0..count).map(token).collect();
         let pages = pages(0..count.div_ceil(PAGE_SIZE))?;
-        self.forward.set_attention(Attention::Expanded);
+        self.forward.set_attention(Attention::Expanded)?;
+        self.start_profile();
         let input = SeqInput::<NoopTracker> {
             tokens: &tokens,
             start: 0,
@@ -254,12 +299,14 @@ impl Ours {
             ledger: &(),
             sample: Some(greedy(count)),
         };
-        self.timed(&[input], count)
+        let rate = self.timed(&[input], count)?;
+        self.end_profile(&prefill_name(), count as f64 / rate);
+        Ok(rate)
     }
 
     /// Tokens a second of `batch` sequences that share the first `shared` tokens.
     fn decode(&mut self, batch: usize, shared: usize, count: usize) -> Result<f64> {
-        self.forward.set_attention(Attention::Absorbed);
+        self.forward.set_attention(Attention::Absorbed)?;
         let prefix = pages(0..shared.div_ceil(PAGE_SIZE))?;
         let own = count.div_ceil(PAGE_SIZE);
         let tables = (0..batch).map(|seq| {
@@ -268,6 +315,7 @@ impl Ours {
         });
         let tables: Vec<Vec<PageId>> = tables.collect::<Result<_>>()?;
         let mut seconds = 0.0;
+        self.start_profile();
         for step in 0..count {
             let start = shared + step;
             let tokens: Vec<[u32; 1]> = (0..batch).map(|seq| [token(start + 31 * seq)]).collect();
@@ -284,7 +332,20 @@ impl Ours {
                 .collect();
             seconds += 1.0 / self.timed(&inputs, 1)?;
         }
+        self.end_profile(&batch_name(batch), seconds);
         Ok((batch * count) as f64 / seconds)
+    }
+
+    fn start_profile(&self) {
+        if let Some(profile) = &self.profile {
+            profile.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+    }
+
+    fn end_profile(&self, what: &str, seconds: f64) {
+        if let Some(profile) = &self.profile {
+            profile.print(what, seconds);
+        }
     }
 
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]

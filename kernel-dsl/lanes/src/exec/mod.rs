@@ -133,11 +133,12 @@ impl<P: Program> WithIsa for RunRange<'_, P> {
 
     #[inline(always)]
     fn call<I: Isa>(self, isa: I) -> Self::Output {
+        let mut at = program_id(self.range.start, self.grid);
         for id in self.range {
-            let at = program_id(id, self.grid);
             if let Err(failed) = self.program.run(isa, at, self.scratch) {
                 return Err((id, failed));
             }
+            at = next_program(at, self.grid);
         }
         Ok(())
     }
@@ -149,6 +150,18 @@ fn program_id(linear: usize, grid: [i64; 3]) -> [i64; 3] {
     let linear = i64::try_from(linear).expect("a grid has fewer than 2^63 programs");
     let [x, y, _] = grid.map(|extent| extent.max(1));
     [linear % x, linear / x % y, linear / x / y]
+}
+
+/// The place after `at`, without a division.
+#[inline(always)]
+fn next_program([x, y, z]: [i64; 3], grid: [i64; 3]) -> [i64; 3] {
+    if x + 1 < grid[0] {
+        [x + 1, y, z]
+    } else if y + 1 < grid[1] {
+        [0, y + 1, z]
+    } else {
+        [0, 0, z + 1]
+    }
 }
 
 /// A thread that panicked leaves scratch memory that the next program overwrites anyway.

@@ -164,6 +164,9 @@ impl Isa for Avx512 {
         fn mask_bits(a: __mmask16) -> u16 { a }
         fn mask_from_bits(bits: u16) -> __mmask16 { bits }
 
+        fn most_i32(a: I32) -> i32 { _mm512_reduce_max_epi32(a) }
+        fn total_i32(a: I32) -> i32 { _mm512_reduce_add_epi32(a) }
+
         fn sum(a: F32) -> f32 {
             let half = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
             let four = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half));

@@ -182,6 +182,20 @@ pub trait Isa: Copy + Send + Sync + 'static {
     fn mask_bits(self, a: Self::Mask) -> u16;
     fn mask_from_bits(self, bits: u16) -> Self::Mask;
 
+    /// The largest lane, signed.
+    #[inline(always)]
+    fn most_i32(self, a: Self::I32) -> i32 {
+        let mut lanes = [0; LANES];
+        self.store_i32(a, &mut lanes);
+        lanes.into_iter().fold(i32::MIN, i32::max)
+    }
+    /// The sum of the lanes; wraps.
+    #[inline(always)]
+    fn total_i32(self, a: Self::I32) -> i32 {
+        let mut lanes = [0; LANES];
+        self.store_i32(a, &mut lanes);
+        lanes.into_iter().fold(0, i32::wrapping_add)
+    }
     /// Lanes added in pairs: `i` and `i + 8`, then 4, 2, 1 apart.
     fn sum(self, a: Self::F32) -> f32;
 

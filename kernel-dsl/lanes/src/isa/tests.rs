@@ -103,6 +103,8 @@ impl Ops {
         let store = |value, out: &mut [i32; LANES]| isa.store_i32(value, out);
         results![store, 0;
             "bits": isa.bits(a), "splat_i32": isa.splat_i32(self.x[2]),
+            "most_i32": isa.splat_i32(isa.most_i32(x)),
+            "total_i32": isa.splat_i32(isa.total_i32(x)),
             "load_u8": isa.load_u8(first(16).as_slice().try_into().unwrap()),
             "load_u16": isa.load_u16(first(32).as_slice().try_into().unwrap()),
             "add_i32": isa.add_i32(x, y), "sub_i32": isa.sub_i32(x, y),

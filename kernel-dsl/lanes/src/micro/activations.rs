@@ -123,21 +123,19 @@ pub fn quantize_row<I: Isa>(isa: I, x: &[f32], group: usize, out: &mut [i32]) {
     }
 }
 
+/// The largest magnitude; not finite if any is not.
 #[inline(always)]
 fn amax<I: Isa>(isa: I, x: &[f32]) -> f32 {
-    let mut lanes = isa.splat(0.0);
+    // The bits of floats without a sign are in the order of their values, NaN above all.
+    let mut most = isa.splat_i32(0);
     let (whole, rest) = x.as_chunks::<LANES>();
     for x in whole {
-        lanes = isa.max(lanes, isa.abs(isa.load(x)));
+        most = isa.max_i32(most, isa.bits(isa.abs(isa.load(x))));
     }
-    lanes = isa.max(lanes, isa.abs(isa.load_first(rest)));
-    let mut out = [0.0; LANES];
-    isa.store(lanes, &mut out);
-    let mut amax = 0.0;
-    for value in out {
-        amax = if value > amax || value.is_nan() { value } else { amax };
+    if !rest.is_empty() {
+        most = isa.max_i32(most, isa.bits(isa.abs(isa.load_first(rest))));
     }
-    amax
+    f32::from_bits(isa.most_i32(most).cast_unsigned())
 }
 
 /// Writes the codes of one group, whose first column is `first`, and gives their sum.
@@ -150,31 +148,49 @@ fn quantize_group<I: Isa>(
 ) -> i32 {
     let usable = scale > 0.0 && scale.is_finite();
     let divisor = isa.splat(if usable { scale } else { 1.0 });
+    let limit = isa.splat_i32(A16_MAX_CODE);
     let mut sum = isa.splat_i32(0);
     for (i, x) in x.chunks(LANES).enumerate() {
         let lanes = match x.first_chunk::<LANES>() {
             Some(x) => isa.load(x),
             None => isa.load_first(x),
         };
-        let limit = isa.splat_i32(A16_MAX_CODE);
         let code = isa.to_i32(isa.round(isa.div(lanes, divisor)));
         let code = isa.min_i32(isa.max_i32(code, isa.splat_i32(-A16_MAX_CODE)), limit);
         let code = if usable { code } else { isa.splat_i32(0) };
         sum = isa.add_i32(sum, code);
         let high = isa.sra::<8>(isa.add_i32(code, isa.splat_i32(128)));
-        let (mut high_bytes, mut low_bytes) = ([0; LANES], [0; LANES]);
-        isa.store_u8(high, &mut high_bytes);
-        isa.store_u8(code, &mut low_bytes);
+        let mut bytes = [[0; LANES]; 2];
+        isa.store_u8(high, &mut bytes[0]);
+        isa.store_u8(code, &mut bytes[1]);
         // A group may end inside a vector: only its own steps of eight columns are written.
-        let words = high_bytes.as_chunks::<4>().0.iter().zip(low_bytes.as_chunks::<4>().0);
-        for (w, (high, low)) in words.take(2 * x.len().div_ceil(8)).enumerate() {
-            let word = (first + i * LANES) / 4 + w;
+        let words = if x.len() > LANES / 2 { LANES / 4 } else { LANES / 8 };
+        write_words(&bytes, words, first + i * LANES, blocks);
+    }
+    isa.total_i32(sum)
+}
+
+/// Writes the first `words` words of both planes to the columns from `col`.
+#[inline(always)]
+fn write_words(bytes: &[[u8; LANES]; 2], words: usize, col: usize, blocks: &mut [Block]) {
+    let planes = bytes.each_ref().map(|bytes| {
+        let (words, _) = bytes.as_chunks::<4>();
+        std::array::from_fn::<i32, { LANES / 4 }, _>(|i| i32::from_le_bytes(words[i]))
+    });
+    let (block, word) = (col / BLOCK, col % BLOCK / 4);
+    if words == LANES / 4 && word.is_multiple_of(LANES / 4) {
+        // Sixteen columns lie together.
+        for (plane, words) in planes.iter().enumerate() {
+            let at = plane * BLOCK / 4 + word;
+            blocks[block][at..at + LANES / 4].copy_from_slice(words);
+        }
+        return;
+    }
+    for (plane, values) in planes.iter().enumerate() {
+        for (i, value) in values.iter().take(words).enumerate() {
+            let word = col / 4 + i;
             let block = &mut blocks[word / (BLOCK / 4)];
-            block[word % (BLOCK / 4)] = i32::from_le_bytes(*high);
-            block[BLOCK / 4 + word % (BLOCK / 4)] = i32::from_le_bytes(*low);
+            block[plane * BLOCK / 4 + word % (BLOCK / 4)] = *value;
         }
     }
-    let mut lanes = [0; LANES];
-    isa.store_i32(sum, &mut lanes);
-    lanes.iter().sum()
 }

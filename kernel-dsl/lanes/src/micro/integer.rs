@@ -111,7 +111,8 @@ impl Job<'_> {
                 let place = Place { row, rows, panel };
                 row += match rows - row {
                     5.. if I::BLOCK_ROWS >= 8 => self.block::<I, T, S, 8>(isa, place, acc),
-                    3.. if I::BLOCK_ROWS >= 4 => self.block::<I, T, S, 4>(isa, place, acc),
+                    4.. if I::BLOCK_ROWS >= 4 => self.block::<I, T, S, 4>(isa, place, acc),
+                    3.. if I::BLOCK_ROWS >= 4 => self.block::<I, T, S, 3>(isa, place, acc),
                     2 => self.block::<I, T, S, 2>(isa, place, acc),
                     _ => self.block::<I, T, S, 1>(isa, place, acc),
                 };

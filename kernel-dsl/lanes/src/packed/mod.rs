@@ -67,12 +67,14 @@ pub enum PackError {
 ///
 /// ```text
 /// panel p, rows 16 p .. 16 p + 16, three parts, each padded to 64 bytes:
+///   scales              for each group of columns the stored scales of sixteen rows
+///   zero points         for each group of columns sixteen bytes, if the format has them
 ///   codes of 4 bits     64 bytes for each 8 columns from k: row r has bytes 4 r .. 4 r + 4, byte j
 ///                       of these is code(k + j) | code(k + 4 + j) << 4
 ///   codes of more bits  for each column the codes of sixteen rows, 1, 2 or 4 bytes each
-///   scales              for each group of columns the stored scales of sixteen rows
-///   zero points         for each group of columns sixteen bytes, if the format has them
 /// ```
+///
+/// Scales come first, so that what asks for codes ahead has asked for them, too.
 #[derive(Debug)]
 pub struct PackedWeights {
     plan: Plan,
@@ -90,10 +92,10 @@ pub(crate) struct Plan {
     pub(crate) group: usize,
     /// Bytes of a stored scale; 0 if there are none.
     pub(crate) scale_bytes: usize,
-    /// Offset of the scales.
-    scales: usize,
-    /// Offset of the zero points.
+    /// Offset of the zero points, which follow the scales.
     zero_points: usize,
+    /// Offset of the codes.
+    codes: usize,
     /// Bytes of a panel.
     pub(crate) bytes: usize,
 }
@@ -114,10 +116,10 @@ impl Plan {
         } else {
             cols * code_bytes(format.element.bits()) * LANES
         };
-        let scales = code_part.next_multiple_of(ALIGN);
-        let zero_points = scales + (groups * scale_bytes * LANES).next_multiple_of(ALIGN);
-        let bytes = zero_points + (groups * zero_bytes * LANES).next_multiple_of(ALIGN);
-        Ok(Self { format, rows, cols, group, scale_bytes, scales, zero_points, bytes })
+        let zero_points = (groups * scale_bytes * LANES).next_multiple_of(ALIGN);
+        let codes = zero_points + (groups * zero_bytes * LANES).next_multiple_of(ALIGN);
+        let bytes = codes + code_part.next_multiple_of(ALIGN);
+        Ok(Self { format, rows, cols, group, scale_bytes, zero_points, codes, bytes })
     }
 
     pub(crate) const fn groups(&self) -> usize {
@@ -256,8 +258,8 @@ impl PackedWeights {
         let panel = &self.data[idx * plan.bytes..(idx + 1) * plan.bytes];
         let groups = plan.groups() * LANES;
         Panel {
-            codes: &panel[..plan.scales],
-            scales: &panel[plan.scales..][..groups * plan.scale_bytes],
+            codes: &panel[plan.codes..],
+            scales: &panel[..groups * plan.scale_bytes],
             zero_points: &panel[plan.zero_points..][..groups * usize::from(plan.format.zero_point)],
         }
     }

@@ -35,15 +35,15 @@ pub(super) fn pack_panel(plan: &Plan, parts: &WeightParts<'_>, idx: usize, panel
     let rows = idx * LANES..plan.rows.min((idx + 1) * LANES);
     let nibbles = is_nibbles(plan.format);
     if nibbles {
-        panel[..plan.scales].fill(zero_code(plan) * 17);
+        panel[plan.codes..].fill(zero_code(plan) * 17);
     }
     let row_bytes = plan.format.row_bytes(plan.cols);
     for (lane, row) in rows.enumerate() {
         let codes = &parts.codes[row * row_bytes..][..row_bytes];
         if nibbles {
-            pack_nibbles(plan, codes, lane, &mut panel[..plan.scales]);
+            pack_nibbles(plan, codes, lane, &mut panel[plan.codes..]);
         } else {
-            pack_codes(plan, codes, lane, &mut panel[..plan.scales]);
+            pack_codes(plan, codes, lane, &mut panel[plan.codes..]);
         }
         pack_scales(plan, parts, (row, lane), panel);
     }
@@ -94,7 +94,7 @@ fn first_tile(plan: &Plan, row: usize) -> usize {
 fn pack_scales(plan: &Plan, parts: &WeightParts<'_>, (row, lane): (usize, usize), out: &mut [u8]) {
     let first = first_tile(plan, row);
     let bytes = plan.scale_bytes;
-    let (scales, zero_points) = out[plan.scales..].split_at_mut(plan.zero_points - plan.scales);
+    let (scales, zero_points) = out.split_at_mut(plan.zero_points);
     for group in 0..plan.groups() {
         let at = (group * LANES + lane) * bytes;
         let from = &parts.scales[(first + group) * bytes..][..bytes];

@@ -31,7 +31,17 @@ struct HeadWeights {
 }
 
 impl Absorbed {
-    /// The heads of `kv_b`, made at the first launch that asks for them.
+    /// Makes the heads' weights of a `kv_b` that is not there yet.
+    pub(in crate::device) fn prepare(
+        &mut self,
+        id: WeightId,
+        kv_b: &PackedWeights,
+        dims: &MlaDims,
+    ) -> Result {
+        self.heads(id, kv_b, dims).map(|_| ())
+    }
+
+    /// The heads of `kv_b`; made now, if nobody had them prepared.
     fn heads(
         &mut self,
         id: WeightId,
