@@ -11,8 +11,11 @@ const STEP: usize = 128;
 /// are read once a chunk; rows that are not there cost nothing.
 const CHUNKS: [(usize, usize); 2] = [(64, 8), (8, 0)];
 
+/// Rows of `x` of one program: few enough to stay in a near cache while all weights pass by.
+const BLOCK: usize = 64;
+
 /// `y = x * w^T`.
-#[kernel(grid = (cdiv(N, ROWS)), formats(W = weight_formats), targets(cpu), class = bounded)]
+#[kernel(grid = (cdiv(N, ROWS), cdiv(M, BLOCK)), formats(W = weight_formats), targets(cpu), class = bounded)]
 pub fn w_gemm<W: Packed>(
     x: &In<f32, { [M, K] }>,
     w: &In<W, { [N, K] }>,
@@ -20,7 +23,8 @@ pub fn w_gemm<W: Packed>(
 ) {
     let first = program_id(0) * ROWS;
     let rows = Rows { w, expert: None, first, k_end: K };
-    multiply(rows, (x, y), full([], 0), M);
+    let start = program_id(1) * BLOCK;
+    multiply(rows, (x, y), start, min(start + BLOCK, M));
 }
 
 /// Rows `expert_offsets[e]..expert_offsets[e + 1]` of `x` times the weight of expert `e`; experts
