@@ -2,6 +2,7 @@
 //! changed against the cases, which must notice.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use tessera_kernel_dsl::Target;
 use tessera_kernels::tiles::entries;
@@ -9,7 +10,7 @@ use tessera_lanes::isa::AnyIsa;
 use tessera_lanes::{Cpu, Pool};
 use tessera_tests::cases::{Built, Case, differences, load, mutants, reference, run};
 use tessera_tile_ir::eval::{Arg, Array, Data, evaluate};
-use tessera_tile_ir::{Kernel, OpKind};
+use tessera_tile_ir::{Access, Kernel, OpKind, ParamKind};
 
 fn cases() -> Vec<Case> {
     load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")).expect("cases that parse")
@@ -132,6 +133,75 @@ fn the_cpu_agrees_with_the_evaluator_on_every_instruction_set() {
         }
     });
     assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Kernels whose rows know nothing of each other.
+const BY_ROWS: [&str; 4] = ["w_gemm", "rms_norm", "add_rms_norm", "swiglu"];
+
+/// Leaves `rows` of the arrays whose first axis is the first extent; gives those as bits that the
+/// kernel writes.
+fn cut(kernel: &Kernel, built: &mut Built, rows: &Range<usize>) -> Vec<Vec<u32>> {
+    let mut written = Vec::new();
+    for (param, arg) in kernel.params.iter().zip(&mut built.args.0) {
+        let ParamKind::View { dims, access, .. } = &param.kind else { continue };
+        let Arg::Array(Array { data: Data::F32(data), dims: extents, strides }) = arg else {
+            continue;
+        };
+        if dims[0].dims == [0] && dims[0].constant == 0 {
+            *data = data[rows.start * strides[0]..rows.end * strides[0]].to_vec();
+            extents[0] = rows.len();
+            if *access != Access::Read {
+                written.push(data.iter().map(|value| value.to_bits()).collect());
+            }
+        }
+    }
+    written
+}
+
+#[test]
+fn a_row_has_the_same_bits_in_every_batch() {
+    let mut pieces_seen = 0;
+    for isa in AnyIsa::available() {
+        let cpu = Cpu::new(isa, Pool::new(2).unwrap());
+        each(|case, kernel| {
+            if !BY_ROWS.contains(&kernel.name.as_str()) || case.fails.is_some() {
+                return;
+            }
+            let label = format!("{} `{}` on {isa:?}", kernel.label(), case.name);
+            let mut whole = Built::new(kernel, case).unwrap();
+            run(kernel, &mut whole, &cpu).unwrap();
+            let Arg::Array(Array { dims, .. }) = &whole.args.0[0] else { panic!("{label}") };
+            let all = dims[0];
+            let expected = cut(kernel, &mut whole, &(0..all));
+            let mut got: Vec<Vec<u32>> = vec![Vec::new(); expected.len()];
+            let mut first = 0;
+            // Batches on both sides of what micro-kernels and chunks take at once.
+            for size in [1, 2, 3, 4, 5, 8, 20].into_iter().cycle() {
+                if first == all {
+                    break;
+                }
+                let rows = first..all.min(first + size);
+                let mut piece = Built::new(kernel, case).unwrap();
+                cut(kernel, &mut piece, &rows);
+                run(kernel, &mut piece, &cpu).unwrap();
+                let written = cut(kernel, &mut piece, &(0..rows.len()));
+                got.iter_mut().zip(written).for_each(|(got, piece)| got.extend(piece));
+                first = rows.end;
+                pieces_seen += 1;
+            }
+            assert!(got == expected, "{label}: rows depend on their batch");
+        });
+    }
+    assert!(pieces_seen > 1000, "{pieces_seen} pieces are too few to say anything");
+}
+
+#[test]
+fn kernels_become_the_same_code_every_time() {
+    let source = || {
+        let kernels: Vec<_> = kernels().into_values().collect();
+        tessera_kernel_cpu::source(&kernels).expect("code")
+    };
+    assert!(source() == source(), "generated code depends on more than the kernels");
 }
 
 #[test]

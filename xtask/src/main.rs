@@ -23,6 +23,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   bench tracking           instructions of a decode step: no-op tracker against no tracking
   bench step               a decode step of 32 sequences beside its kernels
   bench launch             what handing work to threads costs, alone and beside busy processes
+  bench tags               the page-tag check, by page and instruction set
   bench memory             reading memory in pages of 4 KiB and of 2 MiB
   tidy                     what a machine can check of our style
 
@@ -44,6 +45,7 @@ fn main() -> Result<()> {
         ["bench", "tracking"] => tracking::run(&root()),
         ["bench", "step"] => example("tessera-runtime", "step_overhead"),
         ["bench", "launch"] => example("tessera-lanes", "launch"),
+        ["bench", "tags"] => example("tessera-kernel-artifacts", "page_tag_check"),
         ["bench", "memory"] => example("tessera-lanes", "read"),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

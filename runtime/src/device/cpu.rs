@@ -85,6 +85,16 @@ impl CpuDevice {
         threads(num_threads).map(|pool| Self::with(Kernels::generated(pool)))
     }
 
+    /// A device with this instruction set, on that many threads, to compare with the fastest; 0 is
+    /// one a core.
+    ///
+    /// # Errors
+    /// As [`CpuDevice::with_threads`].
+    pub fn with_isa(isa: AnyIsa, num_threads: usize) -> Result<Self, DeviceError> {
+        let pool = threads(num_threads)?;
+        Ok(Self::with(Kernels::Generated(Box::new(Cpu::new(isa, pool)))))
+    }
+
     /// A device that runs the ops' references, to compare with.
     pub fn reference() -> Self {
         Self::with(Kernels::Reference)

@@ -16,9 +16,10 @@ use ours::Ours;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use tessera_kernels::formats::format;
+use tessera_lanes::isa::AnyIsa;
 use tessera_runtime::checkpoint::{Checkpoint, Output, ROLES, Role, WeightPolicy, quantize_to};
 use tessera_tests::bench::{machine, record_path};
 use tessera_tests::plot::{Labels, Series, lines};
@@ -46,6 +47,9 @@ struct Args {
     /// Measures only what has this in its name.
     #[arg(long, default_value = "")]
     only: String,
+    /// Instruction set of Tessera's side, if not the fastest, such as `avx512` where there is AMX.
+    #[arg(long)]
+    isa: Option<String>,
     /// Runs Tessera's side alone and prints where its time goes.
     #[arg(long)]
     profile: bool,
@@ -56,7 +60,8 @@ fn main() -> Result<()> {
     let model = args.workdir.join("int4");
     if args.ours || args.profile {
         let threads = *args.threads.first().context("one number of threads")?;
-        let mut ours = Ours::load(&model, threads, args.profile)?;
+        let isa = instruction_set(args.isa.as_deref())?;
+        let mut ours = Ours::load(&model, threads, isa, args.profile)?;
         let rates = ours.measure(&args.only)?;
         println!("{}", serde_json::to_string(&Measured { rates, bounds: ours.bounds })?);
         return Ok(());
@@ -71,10 +76,12 @@ fn main() -> Result<()> {
         )?;
     }
     let mut text = format!(
-        "{}\nTessera against llama.cpp, tokens a second, best of {} runs in turn\n",
+        "{}\nTessera ({}) against llama.cpp, tokens a second, best of {} runs in turn\n",
         machine(),
+        instruction_set(args.isa.as_deref())?.name(),
         args.rounds
     );
+    let name = args.isa.as_ref().map_or("peer".into(), |isa| format!("peer-{isa}"));
     let mut csv = String::from("threads,what,round,tessera,llama_cpp,bytes_bound\n");
     let mut series = Vec::new();
     for &threads in &args.threads {
@@ -83,12 +90,12 @@ fn main() -> Result<()> {
         series.extend(curves(threads, &rows));
     }
     print!("{text}");
-    std::fs::write(record_path("peer", "txt")?, &text)?;
-    std::fs::write(record_path("peer", "csv")?, csv)?;
+    std::fs::write(record_path(&name, "txt")?, &text)?;
+    std::fs::write(record_path(&name, "csv")?, csv)?;
     let title = "Decode: Tessera, llama.cpp, and what reading the weights allows";
     let labels = Labels { title, x: "sequences", y: "tokens a second" };
     if series.iter().all(|line| !line.points.is_empty()) {
-        std::fs::write(record_path("peer", "svg")?, lines(&labels, &series))?;
+        std::fs::write(record_path(&name, "svg")?, lines(&labels, &series))?;
     }
     Ok(())
 }
@@ -99,6 +106,16 @@ fn four_bit() -> WeightPolicy {
     let wide = [Role::RouterGate, Role::Embed];
     let roles = ROLES.iter().filter(|role| !wide.contains(role));
     WeightPolicy { name: "int4-all", formats: roles.map(|&role| (role, int4)).collect() }
+}
+
+/// The instruction set of that name, or the fastest.
+fn instruction_set(name: Option<&str>) -> Result<AnyIsa> {
+    let Some(name) = name else { return Ok(AnyIsa::best()) };
+    let all = AnyIsa::available();
+    let names: Vec<_> = all.iter().map(|isa| isa.name()).collect();
+    all.iter().copied().find(|isa| isa.name() == name).with_context(|| {
+        format!("this CPU has no instruction set `{name}`; it has {}", names.join(", "))
+    })
 }
 
 type Rates = BTreeMap<String, f64>;
@@ -124,7 +141,7 @@ fn compare(args: &Args, threads: usize, csv: &mut String) -> Result<BTreeMap<Str
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for round in 0..args.rounds {
         eprintln!("{threads} threads, round {} of {}", round + 1, args.rounds);
-        let ours = run_ours(&args.workdir, threads, &args.only)?;
+        let ours = run_ours(args, threads)?;
         let theirs = theirs::run_theirs(&args.workdir, threads)?;
         for (what, &rate) in &ours.rates {
             let theirs = *theirs.get(what).with_context(|| format!("llama.cpp gave no {what}"))?;
@@ -176,10 +193,11 @@ fn curves(threads: usize, rows: &BTreeMap<String, Row>) -> [Series; 3] {
     ]
 }
 
-fn run_ours(workdir: &Path, threads: usize, only: &str) -> Result<Measured> {
+fn run_ours(args: &Args, threads: usize) -> Result<Measured> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(workdir).arg("--ours").args(["--threads", &threads.to_string()]);
-    command.args(["--only", only]);
+    command.arg(&args.workdir).arg("--ours").args(["--threads", &threads.to_string()]);
+    command.args(["--only", &args.only]);
+    command.args(args.isa.iter().flat_map(|isa| ["--isa", isa]));
     Ok(serde_json::from_str(&output(&mut command)?)?)
 }
 

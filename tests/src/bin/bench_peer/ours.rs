@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use tessera_kernels::ops::sample::{SampleParams, SampleRow};
+use tessera_lanes::isa::AnyIsa;
 use tessera_runtime::cache::{NoopTracker, PageId};
 use tessera_runtime::checkpoint::{Checkpoint, WeightPolicy};
 use tessera_runtime::device::{CacheSpec, CpuDevice, use_threads};
@@ -26,7 +27,7 @@ pub(super) struct Ours {
 }
 
 impl Ours {
-    pub(super) fn load(model: &Path, threads: usize, profile: bool) -> Result<Self> {
+    pub(super) fn load(model: &Path, threads: usize, isa: AnyIsa, profile: bool) -> Result<Self> {
         use_threads(threads)?;
         let loaded = Checkpoint::open(model)?.load(&WeightPolicy::checkpoint(), &mut |_| {})?;
         let spec = &loaded.spec;
@@ -43,7 +44,7 @@ impl Ours {
             StepLimits { tokens: PREFILL_TOKENS, seqs: most, pages_per_seq, logit_rows: most };
         let limits = (Attention::Expanded, limits);
         let bounds = Bounds::measure(spec, &loaded.weights, threads)?;
-        let mut device = CpuDevice::with_threads(threads)?;
+        let mut device = CpuDevice::with_isa(isa, threads)?;
         let profile = profile.then(Arc::<Profile>::default);
         if let Some(profile) = profile.clone() {
             device.watch(profile);
