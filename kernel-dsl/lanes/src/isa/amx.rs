@@ -1,8 +1,9 @@
 //! AMX: a unit beside the vector registers that multiplies tiles of bytes, eight times as many a
-//! cycle as AVX-512 does. Rust has no stable intrinsics for it, so its instructions are written out.
+//! cycle as AVX-512 does. Rust has no stable intrinsics for it, and what the compiler makes of tile
+//! instructions between vector instructions spills the sums, so this one loop is written out.
 #![expect(unsafe_code, reason = "instructions; every block says what makes it sound")]
 
-use super::{ByteTiles, LANES, TILE_BLOCK, TILE_ROWS, TILE_RUNS, TileOperands, TileSums};
+use super::{ByteTiles, LANES, TILE_BLOCK, TILE_GROUPS, TILE_ROWS, TileOperands, TileTotals};
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use std::marker::PhantomData;
@@ -12,6 +13,7 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub struct Amx {
     rows: usize,
+    sums: Sums,
     /// Tiles belong to a thread.
     thread: PhantomData<*const ()>,
 }
@@ -26,18 +28,20 @@ struct Config {
     rows: [u8; 16],
 }
 
-const _: () = assert!(size_of::<Config>() == 64);
+/// Sums on their way from tiles to vectors, three groups in turn: for each row those of the high
+/// bytes with sixteen outputs, then those of the low bytes. Only instructions read them.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Sums {
+    _turns: [[[i32; 2 * LANES]; TILE_ROWS]; 3],
+}
 
-/// Bytes of a row of one plane in a block, and rows of the right side: each has four columns of `k`
-/// for sixteen outputs.
-const PLANE_BYTES: u16 = 32;
-const RIGHT_ROWS: u8 = 8;
-const RIGHT_LINES: usize = RIGHT_ROWS as usize;
 /// Words of a block of the left side.
 const BLOCK_WORDS: usize = TILE_BLOCK / 2;
 
-const _: () = assert!(TILE_BLOCK == PLANE_BYTES as usize && TILE_BLOCK == 4 * RIGHT_LINES);
-const _: () = assert!(LANES == 16 && TILE_ROWS == 16);
+// What the instructions below count on.
+const _: () = assert!(size_of::<Config>() == 64);
+const _: () = assert!(TILE_BLOCK == 32 && LANES == 16 && TILE_ROWS == 16 && TILE_GROUPS == 8);
 
 impl Amx {
     /// Whether this CPU has tiles of bytes and the system lets this process use them.
@@ -46,7 +50,8 @@ impl Amx {
         *AVAILABLE.get_or_init(|| has_instructions() && may_use())
     }
 
-    /// Sets up the tiles of this thread, if there are any, for `rows` rows of the left side.
+    /// Sets up the tiles of this thread, if there are any, for `rows` rows of the left side. The
+    /// caller has seen AVX-512.
     #[inline]
     pub(super) fn begin(rows: usize) -> Option<Self> {
         if !Self::is_available() {
@@ -61,17 +66,18 @@ impl Amx {
             row_bytes: [0; 16],
             rows: [0; 16],
         };
-        // 0 to 3 are sums, 4 and 5 the two planes of the left side, 6 and 7 the right side.
+        // 0 to 5 are the sums of three groups, 6 is a plane of the left side, 7 the right side.
         for tile in 0..8 {
-            config.row_bytes[tile] = if tile == 4 || tile == 5 { PLANE_BYTES } else { 64 };
-            config.rows[tile] = if tile < 6 { left } else { RIGHT_ROWS };
+            config.row_bytes[tile] = if tile == 6 { 32 } else { 64 };
+            config.rows[tile] = if tile == 7 { 8 } else { left };
         }
         // SAFETY: the instruction exists (`is_available`) and reads the 64 bytes of `config`. The
         // state it sets is used by nothing but this type: no other code knows of tiles.
         unsafe {
             asm!("ldtilecfg [{}]", in(reg) &raw const config, options(nostack, readonly));
         }
-        Some(Self { rows, thread: PhantomData })
+        let sums = Sums { _turns: [[[0; 2 * LANES]; TILE_ROWS]; 3] };
+        Some(Self { rows, sums, thread: PhantomData })
     }
 }
 
@@ -85,143 +91,154 @@ impl Drop for Amx {
 
 impl ByteTiles for Amx {
     #[inline]
-    fn multiply(&mut self, operands: TileOperands<'_>, blocks: usize, sums: &mut [TileSums]) {
-        let TileOperands { left, stride, right } = operands;
-        let (run_words, run_lines) = (blocks * BLOCK_WORDS, blocks * RIGHT_LINES);
-        let runs = right.len() / run_lines;
-        assert!(runs <= TILE_RUNS && runs * run_lines == right.len(), "whole runs");
-        assert_eq!(sums.len(), self.rows, "sums of each row");
-        let words = (self.rows - 1) * stride + runs * run_words;
-        assert!(left.len() >= words, "rows of the left side");
-        let sums = sums.as_mut_ptr().cast::<[[i32; LANES]; 2]>();
-        // Two turns with tiles of their own: the sums of a run are stored while those of the next
-        // are made.
-        for run in 0..=runs {
-            let turn = if run.is_multiple_of(2) { Turn::Even } else { Turn::Odd };
-            if run < runs {
-                let operands = Run {
-                    left: left[run * run_words..].as_ptr(),
-                    stride: stride * size_of::<i32>(),
-                    right: right[run * run_lines..].as_ptr(),
-                    blocks,
-                };
-                // SAFETY: tiles are set up (`begin`) for `rows` rows, and both sides have as many
-                // words and lines as is asserted.
-                unsafe { operands.add(turn) }
-            }
-            if run > 0 {
-                // SAFETY: as above; `sums` has an element a row, and each has this run.
-                unsafe { turn.other().store(sums.wrapping_add(run - 1)) }
-            }
-        }
+    fn add_groups(&mut self, operands: &TileOperands<'_>, totals: &mut TileTotals) {
+        let words = (self.rows - 1) * operands.stride + TILE_GROUPS * BLOCK_WORDS;
+        assert!(operands.left.len() >= words, "rows of the left side");
+        let add = if self.rows <= 8 { add_groups_of_8 } else { add_groups_of_16 };
+        // SAFETY: tiles are set up for `rows` rows, which the left side has; `Avx512`, which gave
+        // this out, is the proof of AVX-512.
+        unsafe { add(operands, &mut self.sums, totals) }
     }
 }
 
-/// Which tiles a run uses: 0, 1 and 6, or 2, 3 and 7.
-#[derive(Debug, Clone, Copy)]
-enum Turn {
-    Even,
-    Odd,
+/// Multiplies the blocks of group `$group`: one plane of the left side after the other.
+macro_rules! multiply {
+    ($high:literal, $low:literal, $group:literal) => {
+        concat!(
+            "tilezero tmm",
+            $high,
+            "\n",
+            "tilezero tmm",
+            $low,
+            "\n",
+            "tileloadd tmm7, [{right} + {line}*1 + ",
+            $group,
+            "*512]\n",
+            "tileloadd tmm6, [{left} + {stride}*1 + ",
+            $group,
+            "*64]\n",
+            "tdpbssd tmm",
+            $high,
+            ", tmm6, tmm7\n",
+            "tileloadd tmm6, [{left} + {stride}*1 + ",
+            $group,
+            "*64 + 32]\n",
+            "tdpbssd tmm",
+            $low,
+            ", tmm6, tmm7\n",
+        )
+    };
 }
 
-/// What is multiplied for one run.
-struct Run {
-    left: *const i32,
-    /// Bytes from a row of the left side to the next.
-    stride: usize,
-    right: *const [u8; 4 * LANES],
-    blocks: usize,
+/// Stores the sums of a group to slot `$slot`.
+macro_rules! store {
+    ($high:literal, $low:literal, $slot:literal) => {
+        concat!(
+            "tilestored [{sums} + {pair}*1 + ",
+            $slot,
+            "*2048], tmm",
+            $high,
+            "\n",
+            "tilestored [{sums} + {pair}*1 + ",
+            $slot,
+            "*2048 + 64], tmm",
+            $low,
+            "\n",
+        )
+    };
 }
 
-macro_rules! clear_sums {
-    ($high:literal, $low:literal) => {
-        // SAFETY: tiles are set up; they are in no compiler's care.
-        unsafe {
-            asm!(
-                concat!("tilezero tmm", $high),
-                concat!("tilezero tmm", $low),
-                options(nostack, nomem, preserves_flags),
-            );
+/// Adds the sums of group `$group`, which are in slot `$slot`, to the totals of the rows:
+/// `total = fma(f32(256 * high + low), x_scale * w_scale, total)`.
+macro_rules! scale {
+    ($slot:literal, $group:literal, $($row:literal $total:literal $sum:literal $factor:literal)*) => {
+        concat!(
+            "vmovups zmm0, zmmword ptr [{w_scales} + ", $group, "*64]\n",
+            $(
+                "vpslld zmm", $sum, ", zmmword ptr [{sums} + ", $slot, "*2048 + ", $row, "*128], 8\n",
+                "vpaddd zmm", $sum, ", zmm", $sum,
+                ", zmmword ptr [{sums} + ", $slot, "*2048 + ", $row, "*128 + 64]\n",
+                "vcvtdq2ps zmm", $sum, ", zmm", $sum, "\n",
+                "vmulps zmm", $factor, ", zmm0, dword ptr [{x_scales} + ", $group, "*64 + ", $row,
+                "*4]{{1to16}}\n",
+                "vfmadd231ps zmm", $total, ", zmm", $sum, ", zmm", $factor, "\n",
+            )*
+        )
+    };
+}
+
+/// The totals to or from registers.
+macro_rules! totals {
+    (load $($row:literal $total:literal $sum:literal $factor:literal)*) => {
+        concat!($("vmovups zmm", $total, ", zmmword ptr [{totals} + ", $row, "*64]\n",)*)
+    };
+    (store $($row:literal $total:literal $sum:literal $factor:literal)*) => {
+        concat!($("vmovups zmmword ptr [{totals} + ", $row, "*64], zmm", $total, "\n",)*)
+    };
+}
+
+/// All eight groups for a number of rows. While a group is multiplied, the one before last is
+/// stored and the one before that is scaled: tiles and vectors work side by side.
+macro_rules! add_groups {
+    ($(#[$doc:meta])* $name:ident $($rows:tt)*) => {
+        $(#[$doc])*
+        /// # Safety
+        /// Tiles are set up for at most as many rows, and the left side has them.
+        #[target_feature(enable = "avx512f")]
+        unsafe fn $name(operands: &TileOperands<'_>, sums: &mut Sums, totals: &mut TileTotals) {
+            // SAFETY: loads what the caller vouches for and whole arrays, stores to whole arrays;
+            // no other code knows of tiles.
+            unsafe {
+                asm!(
+                    totals!(load $($rows)*),
+                    multiply!(0, 1, 0), multiply!(2, 3, 1),
+                    multiply!(4, 5, 2), store!(0, 1, 0),
+                    multiply!(0, 1, 3), scale!(0, 0, $($rows)*), store!(2, 3, 1),
+                    multiply!(2, 3, 4), scale!(1, 1, $($rows)*), store!(4, 5, 2),
+                    multiply!(4, 5, 5), scale!(2, 2, $($rows)*), store!(0, 1, 0),
+                    multiply!(0, 1, 6), scale!(0, 3, $($rows)*), store!(2, 3, 1),
+                    multiply!(2, 3, 7), scale!(1, 4, $($rows)*), store!(4, 5, 2),
+                    store!(0, 1, 0), scale!(2, 5, $($rows)*),
+                    store!(2, 3, 1), scale!(0, 6, $($rows)*),
+                    scale!(1, 7, $($rows)*),
+                    totals!(store $($rows)*),
+                    left = in(reg) operands.left.as_ptr(),
+                    stride = in(reg) operands.stride * size_of::<i32>(),
+                    right = in(reg) operands.right,
+                    line = in(reg) 64usize,
+                    sums = in(reg) sums,
+                    pair = in(reg) 128usize,
+                    w_scales = in(reg) operands.w_scales,
+                    x_scales = in(reg) operands.x_scales,
+                    totals = in(reg) totals,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
+                    out("zmm4") _, out("zmm5") _, out("zmm6") _, out("zmm7") _,
+                    out("zmm8") _, out("zmm16") _, out("zmm17") _, out("zmm18") _,
+                    out("zmm19") _, out("zmm20") _, out("zmm21") _, out("zmm22") _,
+                    out("zmm23") _, out("zmm24") _, out("zmm25") _, out("zmm26") _,
+                    out("zmm27") _, out("zmm28") _, out("zmm29") _, out("zmm30") _,
+                    out("zmm31") _,
+                    options(nostack, preserves_flags),
+                );
+            }
         }
     };
 }
 
-/// Adds the products of one block: the planes of the left side go to tiles 4 and 5.
-macro_rules! add_block {
-    ($run:ident, $block:ident, $high:literal, $low:literal, $right:literal) => {
-        // SAFETY: tiles are set up; a row of a plane is 32 bytes, the right side eight lines, and
-        // the run has the block.
-        unsafe {
-            asm!(
-                concat!("tileloadd tmm", $right, ", [{right} + {line}*1]"),
-                "tileloadd tmm4, [{left} + {stride}*1]",
-                "tileloadd tmm5, [{left} + {stride}*1 + 32]",
-                concat!("tdpbssd tmm", $high, ", tmm4, tmm", $right),
-                concat!("tdpbssd tmm", $low, ", tmm5, tmm", $right),
-                right = in(reg) $run.right.wrapping_add($block * RIGHT_LINES),
-                left = in(reg) $run.left.wrapping_add($block * BLOCK_WORDS),
-                line = in(reg) 4 * LANES,
-                stride = in(reg) $run.stride,
-                options(nostack, readonly, preserves_flags),
-            );
-        }
-    };
+// Row, register of its total, and registers that hold its sum and its factor meanwhile.
+add_groups! {
+    /// At most eight rows.
+    add_groups_of_8
+    0 16 1 2  1 17 3 4  2 18 5 6  3 19 7 8  4 20 1 2  5 21 3 4  6 22 5 6  7 23 7 8
 }
 
-macro_rules! store_sums {
-    ($to:ident, $high:literal, $low:literal) => {
-        // SAFETY: the caller's: as many rows as the tiles have.
-        unsafe {
-            asm!(
-                concat!("tilestored [{to} + {stride}*1], tmm", $high),
-                concat!("tilestored [{to} + {stride}*1 + 64], tmm", $low),
-                to = in(reg) $to,
-                stride = in(reg) size_of::<TileSums>(),
-                options(nostack, preserves_flags),
-            );
-        }
-    };
-}
-
-impl Run {
-    /// Sums the products of all blocks in the tiles of a turn.
-    ///
-    /// # Safety
-    /// Tiles are set up, and both sides have their blocks.
-    #[inline(always)]
-    unsafe fn add(&self, turn: Turn) {
-        match turn {
-            Turn::Even => clear_sums!(0, 1),
-            Turn::Odd => clear_sums!(2, 3),
-        }
-        for block in 0..self.blocks {
-            match turn {
-                Turn::Even => add_block!(self, block, 0, 1, 6),
-                Turn::Odd => add_block!(self, block, 2, 3, 7),
-            }
-        }
-    }
-}
-
-impl Turn {
-    const fn other(self) -> Self {
-        match self {
-            Self::Even => Self::Odd,
-            Self::Odd => Self::Even,
-        }
-    }
-
-    /// Stores the sums of the turn's run, those of a row to the [`TileSums`] of the row.
-    ///
-    /// # Safety
-    /// Tiles are set up, and `to` leads to a run of the first of as many sums as they have rows.
-    #[inline(always)]
-    unsafe fn store(self, to: *mut [[i32; LANES]; 2]) {
-        match self {
-            Self::Even => store_sums!(to, 0, 1),
-            Self::Odd => store_sums!(to, 2, 3),
-        }
-    }
+add_groups! {
+    /// At most sixteen rows.
+    add_groups_of_16
+    0 16 1 2  1 17 3 4  2 18 5 6  3 19 7 8  4 20 1 2  5 21 3 4  6 22 5 6  7 23 7 8
+    8 24 1 2  9 25 3 4  10 26 5 6  11 27 7 8  12 28 1 2  13 29 3 4  14 30 5 6  15 31 7 8
 }
 
 /// AMX-TILE and AMX-INT8, and a system that saves their state.

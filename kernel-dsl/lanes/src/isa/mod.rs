@@ -32,33 +32,35 @@ pub const TILE_ROWS: usize = 16;
 /// Columns of activations in one block of [`ByteTiles`].
 pub const TILE_BLOCK: usize = 32;
 
-/// Runs of blocks that [`ByteTiles`] sum up at most.
-pub const TILE_RUNS: usize = 8;
+/// Scale groups, one block each, that [`ByteTiles`] multiply at a time.
+pub const TILE_GROUPS: usize = 8;
 
-/// The sums of one row: of each run, the products of the high bytes with sixteen outputs, then
-/// those of the low bytes.
-pub type TileSums = [[[i32; LANES]; 2]; TILE_RUNS];
+/// Outputs of the rows of a tile.
+pub type TileTotals = [[f32; LANES]; TILE_ROWS];
 
 /// A unit that multiplies tiles of bytes, set up for a number of rows.
 pub trait ByteTiles {
-    /// Multiplies runs of `blocks` blocks each; `sums` has one element a row. What it holds of runs
-    /// that there are not is left alone.
+    /// For each row and group, in order: `total = fma(f32(sum), x_scale * w_scale, total)`, where
+    /// the sum is that of all products of the group, exact. Rows that there are not get anything.
     ///
     /// # Panics
-    /// If the operands do not have the size that the rows ask for, or there are more than
-    /// [`TILE_RUNS`] runs.
-    fn multiply(&mut self, operands: TileOperands<'_>, blocks: usize, sums: &mut [TileSums]);
+    /// If the left side does not have the rows.
+    fn add_groups(&mut self, operands: &TileOperands<'_>, totals: &mut TileTotals);
 }
 
 /// What [`ByteTiles`] multiply.
 #[derive(Debug, Clone, Copy)]
 pub struct TileOperands<'a> {
-    /// The first row from its first block on: 32 high bytes, then 32 low ones, for each block.
+    /// The first row from its first group on: 32 high bytes, then 32 low ones, for each group.
     pub left: &'a [i32],
     /// Words from a row to the next.
     pub stride: usize,
-    /// For each block eight times 64 bytes: four columns of each of sixteen outputs.
-    pub right: &'a [[u8; 4 * LANES]],
+    /// Each group's scale, by row.
+    pub x_scales: &'a [[f32; TILE_ROWS]; TILE_GROUPS],
+    /// For each group eight times four columns of each of sixteen outputs.
+    pub right: &'a [[[u8; 4 * LANES]; TILE_BLOCK / 4]; TILE_GROUPS],
+    /// Each group's scales of the outputs.
+    pub w_scales: &'a [[f32; LANES]; TILE_GROUPS],
 }
 
 /// The tiles of instruction sets without any.
@@ -66,7 +68,7 @@ pub struct TileOperands<'a> {
 pub enum NoTiles {}
 
 impl ByteTiles for NoTiles {
-    fn multiply(&mut self, _: TileOperands<'_>, _: usize, _: &mut [TileSums]) {
+    fn add_groups(&mut self, _: &TileOperands<'_>, _: &mut TileTotals) {
         match *self {}
     }
 }

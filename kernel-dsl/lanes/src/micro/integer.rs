@@ -20,7 +20,7 @@ pub trait IntCodes {
 }
 
 /// The codes as they are multiplied: never negative.
-pub(super) const fn shifted<T: IntCodes>() -> [u8; 16] {
+const fn shifted<T: IntCodes>() -> [u8; 16] {
     let mut shifted = [0; 16];
     let mut code = 0;
     while code < 16 {
@@ -86,25 +86,27 @@ pub(super) struct Job<'a> {
 impl Job<'_> {
     #[inline(always)]
     fn all<I: Isa, T: IntCodes, S: Decode>(&self, isa: I, acc: &mut Acc<'_>) {
-        let rows = self.x.rows();
-        if self.fits_tiles() && self.tiled::<I, T, S>(isa, acc) {
-            return;
-        }
+        // What tiles leave, or all.
+        let done = self.tiled::<I, T, S>(isa, acc);
+        let (rows, left) = (self.x.rows(), done.end..self.groups.end);
         if rows <= 8 {
-            self.panels::<I, T, S>(isa, rows, acc);
+            Job { groups: left, ..*self }.panels::<I, T, S>(isa, rows, acc);
             return;
         }
         // Many rows do not fit the nearest cache: they are taken a part of their columns at a time.
         // Few would gain less from that than weights lose which are not read from end to end.
         let step = (CACHED_COLS / self.x.group).max(1);
-        for start in self.groups.clone().step_by(step) {
-            let groups = start..(start + step).min(self.groups.end);
+        for start in left.clone().step_by(step) {
+            let groups = start..(start + step).min(left.end);
             Job { groups, ..*self }.panels::<I, T, S>(isa, rows, acc);
         }
     }
 
     #[inline(always)]
     fn panels<I: Isa, T: IntCodes, S: Decode>(&self, isa: I, rows: usize, acc: &mut Acc<'_>) {
+        if self.groups.is_empty() {
+            return;
+        }
         for panel in 0..self.w.num_panels() {
             let mut row = 0;
             while row < rows {

@@ -1,146 +1,123 @@
 //! The products of [`super::integer`], many rows at a time, by a unit that multiplies tiles of
 //! bytes. The integers are the same ones, and so are the bits of the outputs.
 
-use super::integer::{IntCodes, Job, shifted};
+use super::integer::{IntCodes, Job};
 use super::{AHEAD, Acc, Decode, load_codes};
 use crate::isa::{
-    ByteTiles, Isa, LANES, TILE_BLOCK, TILE_ROWS, TILE_RUNS, TileOperands, TileSums, splat_table,
+    ByteTiles, Isa, LANES, TILE_BLOCK, TILE_GROUPS, TILE_ROWS, TileOperands, splat_table,
 };
 use std::ops::Range;
 
 /// Fewer rows are faster by vectors: a tile takes the same time for one row as for eight.
 const LEAST_ROWS: usize = 5;
 
-/// Blocks of columns that are decoded before they are multiplied: what that takes stays in the
-/// nearest cache, beside the activations.
-const CHUNK: usize = TILE_RUNS;
+/// Panels that meet the scales of a tile's rows, which are gathered once for them.
+const PANELS: usize = 2;
 
-/// One chunk of a panel: decoded codes and scales, and the sums of one tile of rows.
+/// Eight groups of a panel: codes as signed bytes, and scales.
 #[repr(align(64))]
-struct Chunk<I: Isa> {
-    codes: [[u8; 4 * LANES]; CHUNK * TILE_BLOCK / 4],
-    sums: [TileSums; TILE_ROWS],
-    scales: [I::F32; CHUNK],
-    zero_points: [I::I32; CHUNK],
-}
-
-/// Rows of one tile by one panel: multiplied from `first` on, but those before `new` are there already.
-#[derive(Clone, Copy)]
-struct TileRows {
-    panel: usize,
-    first: usize,
-    new: usize,
-    end: usize,
+struct Chunk {
+    codes: [[[u8; 4 * LANES]; TILE_BLOCK / 4]; TILE_GROUPS],
+    scales: [[f32; LANES]; TILE_GROUPS],
 }
 
 impl Job<'_> {
-    /// Whether tiles are worth it and can hold the groups.
-    pub(super) const fn fits_tiles(&self) -> bool {
-        let group = self.x.group;
-        self.x.rows() >= LEAST_ROWS
-            && group.is_multiple_of(TILE_BLOCK)
-            && group <= CHUNK * TILE_BLOCK
-            && self.x.cols.is_multiple_of(group)
-    }
-
-    /// All rows by all panels, where the CPU has tiles; else false, and nothing is done.
+    /// The groups that tiles multiply: as many as make whole chunks of one block a group. None
+    /// where the CPU has no tiles, or vectors are as fast.
     #[inline(always)]
-    pub(super) fn tiled<I: Isa, T: IntCodes, S: Decode>(&self, isa: I, acc: &mut Acc<'_>) -> bool {
-        let rows = self.x.rows();
-        let count = rows.div_ceil(TILE_ROWS);
-        let tile_rows = rows.div_ceil(count);
-        let Some(mut tiles) = isa.tiles(tile_rows) else { return false };
-        let mut chunk = Chunk {
-            codes: [[0; 4 * LANES]; CHUNK * TILE_BLOCK / 4],
-            sums: [[[[0; LANES]; 2]; TILE_RUNS]; TILE_ROWS],
-            scales: [isa.splat(0.0); CHUNK],
-            zero_points: [isa.splat_i32(0); CHUNK],
-        };
-        let (stride, blocks) = (self.shape.stride, self.x.group / TILE_BLOCK);
-        for panel in 0..self.w.num_panels() {
-            for start in self.groups.clone().step_by(CHUNK / blocks) {
-                let groups = start..(start + CHUNK / blocks).min(self.groups.end);
-                self.decode::<I, T, S>(isa, panel, groups.clone(), &mut chunk);
-                for tile in 0..count {
-                    let new = tile * tile_rows;
-                    let first = new.min(rows - tile_rows);
-                    let operands = TileOperands {
-                        left: &self.x.words[first * stride + start * blocks * TILE_BLOCK / 2..],
-                        stride,
-                        right: &chunk.codes[..groups.len() * blocks * TILE_BLOCK / 4],
-                    };
-                    tiles.multiply(operands, blocks, &mut chunk.sums[..tile_rows]);
-                    let tile = TileRows { panel, first, new, end: first + tile_rows };
-                    self.add(isa, (&chunk, groups.clone()), tile, acc);
+    pub(super) fn tiled<I: Isa, T: IntCodes, S: Decode>(
+        &self,
+        isa: I,
+        acc: &mut Acc<'_>,
+    ) -> Range<usize> {
+        let (all, start) = (self.x.rows(), self.groups.start);
+        let chunks = self.groups.len() / TILE_GROUPS;
+        let fits = self.x.group == TILE_BLOCK && self.x.cols.is_multiple_of(TILE_BLOCK);
+        if all < LEAST_ROWS || !fits || chunks == 0 || self.w.has_zero_points() {
+            return start..start;
+        }
+        let rows = all.div_ceil(all.div_ceil(TILE_ROWS));
+        let Some(mut tiles) = isa.tiles(rows) else { return start..start };
+        let mut decoded: [Chunk; PANELS] = std::array::from_fn(|_| Chunk {
+            codes: [[[0; 4 * LANES]; TILE_BLOCK / 4]; TILE_GROUPS],
+            scales: [[0.0; LANES]; TILE_GROUPS],
+        });
+        for first_panel in (0..self.w.num_panels()).step_by(PANELS) {
+            let panels = first_panel..(first_panel + PANELS).min(self.w.num_panels());
+            for chunk in 0..chunks {
+                let group = start + chunk * TILE_GROUPS;
+                for (panel, chunk) in panels.clone().zip(&mut decoded) {
+                    self.decode::<I, T, S>(isa, panel, group, chunk);
+                }
+                for new in (0..all).step_by(rows) {
+                    // The last tile may begin with rows that are there already.
+                    let first = new.min(all - rows);
+                    let x_scales = self.x_scales(first..first + rows, group);
+                    let left = first * self.shape.stride + group * TILE_BLOCK / 2;
+                    for (panel, chunk) in panels.clone().zip(&decoded) {
+                        let operands = TileOperands {
+                            left: &self.x.words[left..],
+                            stride: self.shape.stride,
+                            x_scales: &x_scales,
+                            right: &chunk.codes,
+                            w_scales: &chunk.scales,
+                        };
+                        let mut totals = [[0.0; LANES]; TILE_ROWS];
+                        let at = |row: usize| row * acc.stride + panel * LANES;
+                        for (row, total) in (first..first + rows).zip(&mut totals) {
+                            *total = acc.data[at(row)..at(row) + LANES].as_chunks().0[0];
+                        }
+                        tiles.add_groups(&operands, &mut totals);
+                        for (row, total) in (first..first + rows).zip(&totals) {
+                            if row >= new {
+                                acc.data[at(row)..at(row) + LANES].copy_from_slice(total);
+                            }
+                        }
+                    }
                 }
             }
         }
-        true
+        start..start + chunks * TILE_GROUPS
     }
 
-    /// Codes of a panel as signed bytes, and what scales them.
+    /// Codes of a panel as signed bytes, and what scales them, from group `first` on.
     #[inline(always)]
     fn decode<I: Isa, T: IntCodes, S: Decode>(
         &self,
         isa: I,
         panel: usize,
-        groups: Range<usize>,
-        chunk: &mut Chunk<I>,
+        first: usize,
+        chunk: &mut Chunk,
     ) {
         let w = self.w.panel(panel);
-        let zero_points = w.zero_points.as_chunks::<LANES>().0;
-        // What a zero point is taken from is the code itself.
-        let signed = const { &splat_table(signed::<T>()) };
-        let shifted = const { &splat_table(shifted::<T>()) };
-        let table = isa.load_bytes(if zero_points.is_empty() { signed } else { shifted });
+        let table = isa.load_bytes(const { &splat_table(signed::<T>()) });
         let nibble = isa.splat_i32(0x0f0f_0f0f);
-        let steps = self.x.group / 8;
-        let codes = &w.nibbles()[groups.start * steps..groups.end * steps];
-        for (codes, out) in codes.iter().zip(chunk.codes.as_chunks_mut::<2>().0) {
+        let steps = TILE_BLOCK / 8;
+        let codes = &w.nibbles()[first * steps..(first + TILE_GROUPS) * steps];
+        let (out, _) = chunk.codes.as_flattened_mut().as_chunks_mut::<2>();
+        for (codes, [even, odd]) in codes.iter().zip(out) {
             isa.prefetch(codes, AHEAD);
             let codes = isa.load_bytes(codes);
-            let [even, odd] = [isa.and(codes, nibble), isa.and(isa.shr::<4>(codes), nibble)];
-            isa.store_bytes(isa.lookup(table, even), &mut out[0]);
-            isa.store_bytes(isa.lookup(table, odd), &mut out[1]);
+            isa.store_bytes(isa.lookup(table, isa.and(codes, nibble)), even);
+            isa.store_bytes(isa.lookup(table, isa.and(isa.shr::<4>(codes), nibble)), odd);
         }
-        for (i, group) in groups.enumerate() {
-            let scale = S::decode(isa, load_codes::<I, S>(isa, w.scales, group));
-            chunk.scales[i] = isa.mul(scale, isa.splat(self.factor));
-            if let Some(zero_points) = zero_points.get(group) {
-                chunk.zero_points[i] = isa.load_u8(zero_points);
-            }
+        for (group, scale) in (first..).zip(&mut chunk.scales) {
+            let decoded = S::decode(isa, load_codes::<I, S>(isa, w.scales, group));
+            isa.store(isa.mul(decoded, isa.splat(self.factor)), scale);
         }
     }
 
-    /// Adds the scaled sums of one tile.
+    /// Scales of eight groups of some rows.
     #[inline(always)]
-    fn add<I: Isa>(
-        &self,
-        isa: I,
-        (chunk, groups): (&Chunk<I>, Range<usize>),
-        tile: TileRows,
-        acc: &mut Acc<'_>,
-    ) {
-        let zero_points = !self.w.panel(tile.panel).zero_points.is_empty();
-        for row in tile.new..tile.end {
-            let out = &mut acc.data[row * acc.stride + tile.panel * LANES..];
-            let Some(out) = out.first_chunk_mut::<LANES>() else { return };
-            let mut total = isa.load(out);
-            let metas = &self.x.row(&self.shape, row).1[groups.clone()];
-            let sums = &chunk.sums[row - tile.first];
-            for i in 0..metas.len().min(CHUNK) {
-                let ([x_scale, x_sum], [high, low]) = (metas[i], &sums[i]);
-                let high = isa.shl::<8>(isa.load_i32(high));
-                let mut sum = isa.add_i32(high, isa.load_i32(low));
-                if zero_points {
-                    let zeros = isa.mul_i32(chunk.zero_points[i], isa.splat_i32(x_sum));
-                    sum = isa.sub_i32(sum, zeros);
-                }
-                let x_scale = isa.splat(f32::from_bits(x_scale.cast_unsigned()));
-                total = isa.fma(isa.to_f32(sum), isa.mul(x_scale, chunk.scales[i]), total);
+    fn x_scales(&self, rows: Range<usize>, first: usize) -> [[f32; TILE_ROWS]; TILE_GROUPS] {
+        let mut scales = [[0.0; TILE_ROWS]; TILE_GROUPS];
+        for (r, row) in rows.enumerate().take(TILE_ROWS) {
+            let groups = &self.x.row(&self.shape, row).1[first..first + TILE_GROUPS];
+            for ([scale, _], scales) in groups.iter().zip(&mut scales) {
+                scales[r] = f32::from_bits(scale.cast_unsigned());
             }
-            isa.store(total, out);
         }
+        scales
     }
 }
 

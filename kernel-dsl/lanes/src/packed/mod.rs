@@ -291,6 +291,11 @@ impl<'a> Slab<'a> {
     }
 
     #[inline(always)]
+    pub(crate) const fn has_zero_points(&self) -> bool {
+        self.weights.plan.format.zero_point
+    }
+
+    #[inline(always)]
     pub(crate) const fn tensor_scale(&self) -> f32 {
         self.weights.tensor_scale
     }
