@@ -3,7 +3,7 @@
 //! instructions between vector instructions spills the sums, so this one loop is written out.
 #![expect(unsafe_code, reason = "instructions; every block says what makes it sound")]
 
-use super::{ByteTiles, LANES, TILE_BLOCK, TILE_GROUPS, TILE_ROWS, TileOperands, TileTotals};
+use super::{ByteTiles, LANES, TILE_BLOCK, TILE_GROUPS, TILE_ROWS, TileOperands};
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use std::marker::PhantomData;
@@ -91,59 +91,54 @@ impl Drop for Amx {
 
 impl ByteTiles for Amx {
     #[inline]
-    fn add_groups(&mut self, operands: &TileOperands<'_>, totals: &mut TileTotals) {
+    fn add_groups(&mut self, operands: &TileOperands<'_>, totals: &mut [f32], stride: usize) {
         let words = (self.rows - 1) * operands.stride + TILE_GROUPS * BLOCK_WORDS;
         assert!(operands.left.len() >= words, "rows of the left side");
-        let add = if self.rows <= 8 { add_groups_of_8 } else { add_groups_of_16 };
-        // SAFETY: tiles are set up for `rows` rows, which the left side has; `Avx512`, which gave
-        // this out, is the proof of AVX-512.
-        unsafe { add(operands, &mut self.sums, totals) }
+        let rows = self.rows.next_multiple_of(8);
+        assert!(totals.len() >= (rows - 1) * stride + LANES, "totals of the rows");
+        let add = if rows == 8 { add_groups_of_8 } else { add_groups_of_16 };
+        let totals = Totals { first: totals.as_mut_ptr(), stride: stride * size_of::<f32>() };
+        // SAFETY: tiles are set up for `rows` rows, which the left side has, and there are eight or
+        // sixteen totals, as asserted; `Avx512`, which gave this out, is the proof of AVX-512.
+        unsafe { add(operands, &mut self.sums, &totals) }
     }
 }
 
-/// Multiplies the blocks of group `$group`: one plane of the left side after the other.
+/// Where the totals are.
+struct Totals {
+    first: *mut f32,
+    /// Bytes from a row to the next.
+    stride: usize,
+}
+
+/// Multiplies the blocks of group `$group`, one plane of the left side after the other, and asks for
+/// four lines of memory, which would wait for each other if they were asked for at once.
+#[rustfmt::skip] // one instruction a line
 macro_rules! multiply {
     ($high:literal, $low:literal, $group:literal) => {
         concat!(
-            "tilezero tmm",
-            $high,
-            "\n",
-            "tilezero tmm",
-            $low,
-            "\n",
-            "tileloadd tmm7, [{right} + {line}*1 + ",
-            $group,
-            "*512]\n",
-            "tileloadd tmm6, [{left} + {stride}*1 + ",
-            $group,
-            "*64]\n",
-            "tdpbssd tmm",
-            $high,
-            ", tmm6, tmm7\n",
-            "tileloadd tmm6, [{left} + {stride}*1 + ",
-            $group,
-            "*64 + 32]\n",
-            "tdpbssd tmm",
-            $low,
-            ", tmm6, tmm7\n",
+            "tilezero tmm", $high, "\n",
+            "tilezero tmm", $low, "\n",
+            "tileloadd tmm7, [{right} + {line}*1 + ", $group, "*512]\n",
+            "tileloadd tmm6, [{left} + {stride}*1 + ", $group, "*64]\n",
+            "tdpbssd tmm", $high, ", tmm6, tmm7\n",
+            "tileloadd tmm6, [{left} + {stride}*1 + ", $group, "*64 + 32]\n",
+            "tdpbssd tmm", $low, ", tmm6, tmm7\n",
+            "prefetcht1 [{soon} + ", $group, "*256]\n",
+            "prefetcht1 [{soon} + ", $group, "*256 + 64]\n",
+            "prefetcht1 [{soon} + ", $group, "*256 + 128]\n",
+            "prefetcht1 [{soon} + ", $group, "*256 + 192]\n",
         )
     };
 }
 
 /// Stores the sums of a group to slot `$slot`.
+#[rustfmt::skip] // one instruction a line
 macro_rules! store {
     ($high:literal, $low:literal, $slot:literal) => {
         concat!(
-            "tilestored [{sums} + {pair}*1 + ",
-            $slot,
-            "*2048], tmm",
-            $high,
-            "\n",
-            "tilestored [{sums} + {pair}*1 + ",
-            $slot,
-            "*2048 + 64], tmm",
-            $low,
-            "\n",
+            "tilestored [{sums} + {line}*2 + ", $slot, "*2048], tmm", $high, "\n",
+            "tilestored [{sums} + {line}*2 + ", $slot, "*2048 + 64], tmm", $low, "\n",
         )
     };
 }
@@ -159,7 +154,7 @@ macro_rules! scale {
                 "vpaddd zmm", $sum, ", zmm", $sum,
                 ", zmmword ptr [{sums} + ", $slot, "*2048 + ", $row, "*128 + 64]\n",
                 "vcvtdq2ps zmm", $sum, ", zmm", $sum, "\n",
-                "vmulps zmm", $factor, ", zmm0, dword ptr [{x_scales} + ", $group, "*64 + ", $row,
+                "vmulps zmm", $factor, ", zmm0, dword ptr [{x_scales} + ", $row, "*32 + ", $group,
                 "*4]{{1to16}}\n",
                 "vfmadd231ps zmm", $total, ", zmm", $sum, ", zmm", $factor, "\n",
             )*
@@ -167,13 +162,19 @@ macro_rules! scale {
     };
 }
 
-/// The totals to or from registers.
+/// The totals to or from registers, row after row.
 macro_rules! totals {
     (load $($row:literal $total:literal $sum:literal $factor:literal)*) => {
-        concat!($("vmovups zmm", $total, ", zmmword ptr [{totals} + ", $row, "*64]\n",)*)
+        concat!(
+            "mov {at}, {totals}\n",
+            $("vmovups zmm", $total, ", zmmword ptr [{at}]\n", "add {at}, {total_stride}\n",)*
+        )
     };
     (store $($row:literal $total:literal $sum:literal $factor:literal)*) => {
-        concat!($("vmovups zmmword ptr [{totals} + ", $row, "*64], zmm", $total, "\n",)*)
+        concat!(
+            "mov {at}, {totals}\n",
+            $("vmovups zmmword ptr [{at}], zmm", $total, "\n", "add {at}, {total_stride}\n",)*
+        )
     };
 }
 
@@ -183,9 +184,10 @@ macro_rules! add_groups {
     ($(#[$doc:meta])* $name:ident $($rows:tt)*) => {
         $(#[$doc])*
         /// # Safety
-        /// Tiles are set up for at most as many rows, and the left side has them.
+        /// Tiles are set up for at most as many rows, the left side has them, and there are as many
+        /// totals as the name says.
         #[target_feature(enable = "avx512f")]
-        unsafe fn $name(operands: &TileOperands<'_>, sums: &mut Sums, totals: &mut TileTotals) {
+        unsafe fn $name(operands: &TileOperands<'_>, sums: &mut Sums, totals: &Totals) {
             // SAFETY: loads what the caller vouches for and whole arrays, stores to whole arrays;
             // no other code knows of tiles.
             unsafe {
@@ -207,10 +209,12 @@ macro_rules! add_groups {
                     right = in(reg) operands.right,
                     line = in(reg) 64usize,
                     sums = in(reg) sums,
-                    pair = in(reg) 128usize,
                     w_scales = in(reg) operands.w_scales,
                     x_scales = in(reg) operands.x_scales,
-                    totals = in(reg) totals,
+                    soon = in(reg) operands.soon,
+                    totals = in(reg) totals.first,
+                    total_stride = in(reg) totals.stride,
+                    at = out(reg) _,
                     out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                     out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                     out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
@@ -220,7 +224,7 @@ macro_rules! add_groups {
                     out("zmm23") _, out("zmm24") _, out("zmm25") _, out("zmm26") _,
                     out("zmm27") _, out("zmm28") _, out("zmm29") _, out("zmm30") _,
                     out("zmm31") _,
-                    options(nostack, preserves_flags),
+                    options(nostack),
                 );
             }
         }

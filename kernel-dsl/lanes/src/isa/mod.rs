@@ -35,17 +35,15 @@ pub const TILE_BLOCK: usize = 32;
 /// Scale groups, one block each, that [`ByteTiles`] multiply at a time.
 pub const TILE_GROUPS: usize = 8;
 
-/// Outputs of the rows of a tile.
-pub type TileTotals = [[f32; LANES]; TILE_ROWS];
-
 /// A unit that multiplies tiles of bytes, set up for a number of rows.
 pub trait ByteTiles {
     /// For each row and group, in order: `total = fma(f32(sum), x_scale * w_scale, total)`, where
-    /// the sum is that of all products of the group, exact. Rows that there are not get anything.
+    /// the sum is that of all products of the group, exact. Totals of a row lie `stride` from
+    /// those of the next. Those from `rows` up to the next multiple of eight become anything.
     ///
     /// # Panics
-    /// If the left side does not have the rows.
-    fn add_groups(&mut self, operands: &TileOperands<'_>, totals: &mut TileTotals);
+    /// If there are fewer totals, or the left side does not have the rows.
+    fn add_groups(&mut self, operands: &TileOperands<'_>, totals: &mut [f32], stride: usize);
 }
 
 /// What [`ByteTiles`] multiply.
@@ -55,12 +53,14 @@ pub struct TileOperands<'a> {
     pub left: &'a [i32],
     /// Words from a row to the next.
     pub stride: usize,
-    /// Each group's scale, by row.
-    pub x_scales: &'a [[f32; TILE_ROWS]; TILE_GROUPS],
+    /// Scales of each row's groups.
+    pub x_scales: &'a [[f32; TILE_GROUPS]; TILE_ROWS],
     /// For each group eight times four columns of each of sixteen outputs.
     pub right: &'a [[[u8; 4 * LANES]; TILE_BLOCK / 4]; TILE_GROUPS],
     /// Each group's scales of the outputs.
     pub w_scales: &'a [[f32; LANES]; TILE_GROUPS],
+    /// The first of 2 KiB that will be read soon. It is asked for meanwhile, and need not exist.
+    pub soon: *const u8,
 }
 
 /// The tiles of instruction sets without any.
@@ -68,7 +68,7 @@ pub struct TileOperands<'a> {
 pub enum NoTiles {}
 
 impl ByteTiles for NoTiles {
-    fn add_groups(&mut self, _: &TileOperands<'_>, _: &mut TileTotals) {
+    fn add_groups(&mut self, _: &TileOperands<'_>, _: &mut [f32], _: usize) {
         match *self {}
     }
 }

@@ -33,7 +33,7 @@ const fn block_words(cols: usize) -> usize {
 /// 16 words for each block of 32 columns
 ///   words 0..8    high bytes, four columns a word, the first in the lowest byte
 ///   words 8..16   low bytes (signed)
-/// then, for each group of columns: the bits of its f32 scale, and the sum of its codes
+/// then, for each group of columns, the bits of its f32 scale; then the sums of the groups' codes
 /// then padding
 /// ```
 ///
@@ -83,13 +83,23 @@ impl<'a> A16Rows<'a> {
         }
     }
 
-    /// The blocks of a row, and its groups.
+    /// A row's blocks, and scale bits and sums of its groups.
     #[inline(always)]
-    pub(super) fn row(&self, shape: &RowShape, row: usize) -> (&'a [Block], &'a [[i32; 2]]) {
-        let (blocks, groups) =
-            self.words[row * shape.stride..][..shape.stride].split_at(shape.codes);
-        (blocks.as_chunks().0, &groups.as_chunks().0[..shape.groups])
+    pub(super) fn row(&self, shape: &RowShape, row: usize) -> Row<'a> {
+        let row = &self.words[row * shape.stride..][..shape.stride];
+        let (blocks, metas) = row.split_at(shape.codes);
+        let (scales, sums) = metas.split_at(shape.groups);
+        Row { blocks: blocks.as_chunks().0, scales, sums: &sums[..shape.groups] }
     }
+}
+
+/// The parts of a row.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub(super) blocks: &'a [Block],
+    /// Bits of f32.
+    pub(super) scales: &'a [i32],
+    pub(super) sums: &'a [i32],
 }
 
 /// Where the parts of a row are, in words; divisions that are made once.
@@ -113,13 +123,14 @@ pub(super) struct RowShape {
 pub fn quantize_row<I: Isa>(isa: I, x: &[f32], group: usize, out: &mut [i32]) {
     assert_eq!(out.len(), a16_row_words(x.len(), group), "words of a quantized row");
     assert!(group.is_multiple_of(8) || group >= x.len(), "groups are whole steps of 8 columns");
-    let (blocks, groups) = out.split_at_mut(block_words(x.len()));
+    let (blocks, metas) = out.split_at_mut(block_words(x.len()));
     let (blocks, _) = blocks.as_chunks_mut::<{ BLOCK / 2 }>();
-    let (groups, _) = groups.as_chunks_mut::<2>();
-    for ((g, x), meta) in x.chunks(group).enumerate().zip(groups) {
+    let (scales, sums) = metas.split_at_mut(x.len().div_ceil(group));
+    for (g, (x, (scale_bits, sum))) in x.chunks(group).zip(scales.iter_mut().zip(sums)).enumerate()
+    {
         let scale = amax(isa, x) / A16_MAX;
-        let sum = quantize_group(isa, x, scale, (g * group, &mut *blocks));
-        *meta = [scale.to_bits().cast_signed(), sum];
+        *sum = quantize_group(isa, x, scale, (g * group, &mut *blocks));
+        *scale_bits = scale.to_bits().cast_signed();
     }
 }
 

@@ -138,12 +138,13 @@ impl Job<'_> {
         }
         let w = self.w.panel(place.panel);
         let (w_steps, zero_points) = (w.nibbles(), w.zero_points.as_chunks::<LANES>().0);
-        let (all_steps, all_groups) = (w_steps.len(), x[0].1.len());
-        let mut blocks = [x[0].0; MB];
-        let mut metas = [&x[0].1[..all_groups]; MB];
+        let (all_steps, all_groups) = (w_steps.len(), x[0].scales.len());
+        let mut blocks = [x[0].blocks; MB];
+        let (mut x_scales, mut x_sums) = ([x[0].scales; MB], [&x[0].sums[..all_groups]; MB]);
         for m in 1..MB {
-            blocks[m] = &x[m].0[..x[0].0.len()];
-            metas[m] = &x[m].1[..all_groups];
+            blocks[m] = &x[m].blocks[..x[0].blocks.len()];
+            x_scales[m] = &x[m].scales[..all_groups];
+            x_sums[m] = &x[m].sums[..all_groups];
         }
         let group_steps = self.x.group.div_ceil(8).max(1);
         for group in self.groups.start..self.groups.end.min(all_groups) {
@@ -153,21 +154,21 @@ impl Job<'_> {
             let mut start = [isa.splat_i32(0); MB];
             for m in 0..MB {
                 let offset = if zero_points.is_some() { 0 } else { i32::from(T::OFFSET) };
-                start[m] = isa.splat_i32(-(metas[m][group][1] * offset));
+                start[m] = isa.splat_i32(-(x_sums[m][group] * offset));
             }
             let mut sums =
                 group_sums::<I, T, MB>(isa, start, blocks, &w_steps[steps.clone()], steps.start);
             if let Some(zero_points) = zero_points {
                 let zero_points = isa.load_u8(zero_points);
                 for m in 0..MB {
-                    let offset = isa.mul_i32(zero_points, isa.splat_i32(metas[m][group][1]));
+                    let offset = isa.mul_i32(zero_points, isa.splat_i32(x_sums[m][group]));
                     sums[m] = isa.sub_i32(sums[m], offset);
                 }
             }
             let scale = S::decode(isa, load_codes::<I, S>(isa, w.scales, group));
             let scale = isa.mul(scale, isa.splat(self.factor));
             for m in 0..MB {
-                let x_scale = isa.splat(f32::from_bits(metas[m][group][0].cast_unsigned()));
+                let x_scale = isa.splat(f32::from_bits(x_scales[m][group].cast_unsigned()));
                 out[m][0] = isa.fma(isa.to_f32(sums[m]), isa.mul(x_scale, scale), out[m][0]);
             }
         }

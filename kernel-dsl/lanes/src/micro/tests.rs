@@ -244,21 +244,22 @@ fn quantized_rows_hold_the_nearest_codes() {
             assert_eq!(isa.run(&Quantize(x, group)), words, "{isa:?}");
         }
         let rows = A16Rows { words: &words, cols, group };
-        let (blocks, groups) = rows.row(&rows.row_shape(), 0);
+        let row = rows.row(&rows.row_shape(), 0);
         for (g, x) in x.chunks(group).enumerate() {
             let scale = x.iter().fold(0.0f32, |amax, x| amax.max(x.abs())) / A16_MAX;
             let mut sum = 0;
             for (i, x) in x.iter().enumerate() {
                 let k = g * group + i;
                 let byte = |word: i32| i32::from(word.to_le_bytes()[k % 4].cast_signed());
-                let (block, word) = (blocks[k / 32], k % 32 / 4);
+                let (block, word) = (row.blocks[k / 32], k % 32 / 4);
                 let got = 256 * byte(block[word]) + byte(block[8 + word]);
                 #[expect(clippy::cast_possible_truncation, reason = "a code")]
                 let want = if scale > 0.0 { (x / scale).round_ties_even() as i32 } else { 0 };
                 assert_eq!(got, want, "column {k}");
                 sum += got;
             }
-            assert_eq!(groups[g], [scale.to_bits().cast_signed(), sum]);
+            assert_eq!(row.scales[g], scale.to_bits().cast_signed());
+            assert_eq!(row.sums[g], sum);
         }
     }
 }

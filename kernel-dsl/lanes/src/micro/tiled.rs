@@ -61,16 +61,23 @@ impl Job<'_> {
                             x_scales: &x_scales,
                             right: &chunk.codes,
                             w_scales: &chunk.scales,
+                            soon: self.codes(panel, group).as_ptr().wrapping_byte_add(AHEAD).cast(),
                         };
-                        let mut totals = [[0.0; LANES]; TILE_ROWS];
-                        let at = |row: usize| row * acc.stride + panel * LANES;
-                        for (row, total) in (first..first + rows).zip(&mut totals) {
-                            *total = acc.data[at(row)..at(row) + LANES].as_chunks().0[0];
+                        let (data, stride) = (&mut *acc.data, acc.stride);
+                        let at = move |row: usize| row * stride + panel * LANES;
+                        if new == first && rows.is_multiple_of(8) {
+                            tiles.add_groups(&operands, &mut data[at(first)..], stride);
+                            continue;
                         }
-                        tiles.add_groups(&operands, &mut totals);
+                        // Neither rows that there are not nor those that are done may change.
+                        let mut totals = [[0.0; LANES]; TILE_ROWS];
+                        for (row, total) in (first..first + rows).zip(&mut totals) {
+                            *total = data[at(row)..at(row) + LANES].as_chunks().0[0];
+                        }
+                        tiles.add_groups(&operands, totals.as_flattened_mut(), LANES);
                         for (row, total) in (first..first + rows).zip(&totals) {
                             if row >= new {
-                                acc.data[at(row)..at(row) + LANES].copy_from_slice(total);
+                                data[at(row)..at(row) + LANES].copy_from_slice(total);
                             }
                         }
                     }
@@ -92,11 +99,9 @@ impl Job<'_> {
         let w = self.w.panel(panel);
         let table = isa.load_bytes(const { &splat_table(signed::<T>()) });
         let nibble = isa.splat_i32(0x0f0f_0f0f);
-        let steps = TILE_BLOCK / 8;
-        let codes = &w.nibbles()[first * steps..(first + TILE_GROUPS) * steps];
+        let codes = self.codes(panel, first);
         let (out, _) = chunk.codes.as_flattened_mut().as_chunks_mut::<2>();
         for (codes, [even, odd]) in codes.iter().zip(out) {
-            isa.prefetch(codes, AHEAD);
             let codes = isa.load_bytes(codes);
             isa.store_bytes(isa.lookup(table, isa.and(codes, nibble)), even);
             isa.store_bytes(isa.lookup(table, isa.and(isa.shr::<4>(codes), nibble)), odd);
@@ -107,14 +112,21 @@ impl Job<'_> {
         }
     }
 
+    /// Codes of eight groups of a panel, from group `first` on.
+    #[inline(always)]
+    fn codes(&self, panel: usize, first: usize) -> &[[u8; 4 * LANES]] {
+        let steps = TILE_BLOCK / 8;
+        &self.w.panel(panel).nibbles()[first * steps..(first + TILE_GROUPS) * steps]
+    }
+
     /// Scales of eight groups of some rows.
     #[inline(always)]
-    fn x_scales(&self, rows: Range<usize>, first: usize) -> [[f32; TILE_ROWS]; TILE_GROUPS] {
-        let mut scales = [[0.0; TILE_ROWS]; TILE_GROUPS];
-        for (r, row) in rows.enumerate().take(TILE_ROWS) {
-            let groups = &self.x.row(&self.shape, row).1[first..first + TILE_GROUPS];
-            for ([scale, _], scales) in groups.iter().zip(&mut scales) {
-                scales[r] = f32::from_bits(scale.cast_unsigned());
+    fn x_scales(&self, rows: Range<usize>, first: usize) -> [[f32; TILE_GROUPS]; TILE_ROWS] {
+        let mut scales = [[0.0; TILE_GROUPS]; TILE_ROWS];
+        for (row, scales) in rows.zip(&mut scales) {
+            let bits = &self.x.row(&self.shape, row).scales[first..first + TILE_GROUPS];
+            for (scale, bits) in scales.iter_mut().zip(bits) {
+                *scale = f32::from_bits(bits.cast_unsigned());
             }
         }
         scales
