@@ -92,11 +92,17 @@ impl Drop for Amx {
 impl ByteTiles for Amx {
     #[inline]
     fn add_groups(&mut self, operands: &TileOperands<'_>, totals: &mut [f32], stride: usize) {
-        let words = (self.rows - 1) * operands.stride + TILE_GROUPS * BLOCK_WORDS;
+        let groups = if operands.half { TILE_GROUPS / 2 } else { TILE_GROUPS };
+        let words = (self.rows - 1) * operands.stride + groups * BLOCK_WORDS;
         assert!(operands.left.len() >= words, "rows of the left side");
         let rows = self.rows.next_multiple_of(8);
         assert!(totals.len() >= (rows - 1) * stride + LANES, "totals of the rows");
-        let add = if rows == 8 { add_groups_of_8 } else { add_groups_of_16 };
+        let add = match (rows, operands.half) {
+            (8, true) => add_4_groups_to_8_rows,
+            (8, false) => add_8_groups_to_8_rows,
+            (_, true) => add_4_groups_to_16_rows,
+            (_, false) => add_8_groups_to_16_rows,
+        };
         let totals = Totals { first: totals.as_mut_ptr(), stride: stride * size_of::<f32>() };
         // SAFETY: tiles are set up for `rows` rows, which the left side has, and there are eight or
         // sixteen totals, as asserted; `Avx512`, which gave this out, is the proof of AVX-512.
@@ -178,14 +184,43 @@ macro_rules! totals {
     };
 }
 
-/// All eight groups for a number of rows. While a group is multiplied, the one before last is
+/// What is done for four or eight groups. While a group is multiplied, the one before last is
 /// stored and the one before that is scaled: tiles and vectors work side by side.
+#[rustfmt::skip] // one group a line
+macro_rules! groups {
+    (4, $($rows:tt)*) => {
+        concat!(
+            multiply!(0, 1, 0),
+            multiply!(2, 3, 1),
+            multiply!(4, 5, 2), store!(0, 1, 0),
+            multiply!(0, 1, 3), scale!(0, 0, $($rows)*), store!(2, 3, 1),
+            store!(4, 5, 2), scale!(1, 1, $($rows)*),
+            store!(0, 1, 0), scale!(2, 2, $($rows)*),
+            scale!(0, 3, $($rows)*),
+        )
+    };
+    (8, $($rows:tt)*) => {
+        concat!(
+            multiply!(0, 1, 0),
+            multiply!(2, 3, 1),
+            multiply!(4, 5, 2), store!(0, 1, 0),
+            multiply!(0, 1, 3), scale!(0, 0, $($rows)*), store!(2, 3, 1),
+            multiply!(2, 3, 4), scale!(1, 1, $($rows)*), store!(4, 5, 2),
+            multiply!(4, 5, 5), scale!(2, 2, $($rows)*), store!(0, 1, 0),
+            multiply!(0, 1, 6), scale!(0, 3, $($rows)*), store!(2, 3, 1),
+            multiply!(2, 3, 7), scale!(1, 4, $($rows)*), store!(4, 5, 2),
+            store!(0, 1, 0), scale!(2, 5, $($rows)*),
+            store!(2, 3, 1), scale!(0, 6, $($rows)*),
+            scale!(1, 7, $($rows)*),
+        )
+    };
+}
+
 macro_rules! add_groups {
-    ($(#[$doc:meta])* $name:ident $($rows:tt)*) => {
-        $(#[$doc])*
+    ($name:ident, $groups:tt: $($rows:tt)*) => {
         /// # Safety
-        /// Tiles are set up for at most as many rows, the left side has them, and there are as many
-        /// totals as the name says.
+        /// Tiles are set up for at most as many rows, the left side has them and the groups, and
+        /// there are totals for as many rows.
         #[target_feature(enable = "avx512f")]
         unsafe fn $name(operands: &TileOperands<'_>, sums: &mut Sums, totals: &Totals) {
             // SAFETY: loads what the caller vouches for and whole arrays, stores to whole arrays;
@@ -193,16 +228,7 @@ macro_rules! add_groups {
             unsafe {
                 asm!(
                     totals!(load $($rows)*),
-                    multiply!(0, 1, 0), multiply!(2, 3, 1),
-                    multiply!(4, 5, 2), store!(0, 1, 0),
-                    multiply!(0, 1, 3), scale!(0, 0, $($rows)*), store!(2, 3, 1),
-                    multiply!(2, 3, 4), scale!(1, 1, $($rows)*), store!(4, 5, 2),
-                    multiply!(4, 5, 5), scale!(2, 2, $($rows)*), store!(0, 1, 0),
-                    multiply!(0, 1, 6), scale!(0, 3, $($rows)*), store!(2, 3, 1),
-                    multiply!(2, 3, 7), scale!(1, 4, $($rows)*), store!(4, 5, 2),
-                    store!(0, 1, 0), scale!(2, 5, $($rows)*),
-                    store!(2, 3, 1), scale!(0, 6, $($rows)*),
-                    scale!(1, 7, $($rows)*),
+                    groups!($groups, $($rows)*),
                     totals!(store $($rows)*),
                     left = in(reg) operands.left.as_ptr(),
                     stride = in(reg) operands.stride * size_of::<i32>(),
@@ -232,18 +258,26 @@ macro_rules! add_groups {
 }
 
 // Row, register of its total, and registers that hold its sum and its factor meanwhile.
-add_groups! {
-    /// At most eight rows.
-    add_groups_of_8
-    0 16 1 2  1 17 3 4  2 18 5 6  3 19 7 8  4 20 1 2  5 21 3 4  6 22 5 6  7 23 7 8
+macro_rules! for_rows {
+    (8: $name:ident, $groups:tt) => {
+        add_groups! {
+            $name, $groups:
+            0 16 1 2  1 17 3 4  2 18 5 6  3 19 7 8  4 20 1 2  5 21 3 4  6 22 5 6  7 23 7 8
+        }
+    };
+    (16: $name:ident, $groups:tt) => {
+        add_groups! {
+            $name, $groups:
+            0 16 1 2  1 17 3 4  2 18 5 6  3 19 7 8  4 20 1 2  5 21 3 4  6 22 5 6  7 23 7 8
+            8 24 1 2  9 25 3 4  10 26 5 6  11 27 7 8  12 28 1 2  13 29 3 4  14 30 5 6  15 31 7 8
+        }
+    };
 }
 
-add_groups! {
-    /// At most sixteen rows.
-    add_groups_of_16
-    0 16 1 2  1 17 3 4  2 18 5 6  3 19 7 8  4 20 1 2  5 21 3 4  6 22 5 6  7 23 7 8
-    8 24 1 2  9 25 3 4  10 26 5 6  11 27 7 8  12 28 1 2  13 29 3 4  14 30 5 6  15 31 7 8
-}
+for_rows!(8: add_4_groups_to_8_rows, 4);
+for_rows!(8: add_8_groups_to_8_rows, 8);
+for_rows!(16: add_4_groups_to_16_rows, 4);
+for_rows!(16: add_8_groups_to_16_rows, 8);
 
 /// AMX-TILE and AMX-INT8, and a system that saves their state.
 fn has_instructions() -> bool {

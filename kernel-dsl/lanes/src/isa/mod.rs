@@ -32,7 +32,7 @@ pub const TILE_ROWS: usize = 16;
 /// Columns of activations in one block of [`ByteTiles`].
 pub const TILE_BLOCK: usize = 32;
 
-/// Scale groups, one block each, that [`ByteTiles`] multiply at a time.
+/// Scale groups, one block each, that [`ByteTiles`] multiply at a time, or half as many.
 pub const TILE_GROUPS: usize = 8;
 
 /// A unit that multiplies tiles of bytes, set up for a number of rows.
@@ -53,6 +53,8 @@ pub struct TileOperands<'a> {
     pub left: &'a [i32],
     /// Words from a row to the next.
     pub stride: usize,
+    /// Whether only the first half of the groups is there.
+    pub half: bool,
     /// Scales of each row's groups.
     pub x_scales: &'a [[f32; TILE_GROUPS]; TILE_ROWS],
     /// For each group eight times four columns of each of sixteen outputs.
