@@ -33,6 +33,7 @@ const EDGES: [(&str, &[&str]); 12] = [
         &[
             "tessera",
             "tessera-kernel-artifacts",
+            "tessera-kernel-cpu",
             "tessera-kernel-dsl",
             "tessera-kernel-tool",
             "tessera-kernels",
