@@ -7,10 +7,10 @@
 use std::time::{Duration, Instant};
 use tessera_lanes::Isa;
 use tessera_lanes::isa::{AnyIsa, LANES, WithIsa};
-use tessera_lanes::memory::{ALIGN, Arena, HugeBuffer};
+use tessera_lanes::memory::{Arena, HugeBuffer};
 use tessera_lanes::micro::{
-    A16Rows, Acc, Decode, IntCodes, NoScale, Rows, a16_row_words, dot_scaled_float, dot_scaled_int,
-    quantize_row,
+    A16Rows, Acc, Decode, IntCodes, NoScale, Rows, a16_row_words, a16_words, dot_scaled_float,
+    dot_scaled_int, quantize_row,
 };
 use tessera_lanes::packed::{PackedWeights, WeightParts};
 use tessera_tile_ir::format::{Element, Format, ScaleTile, ScaleType, Tol};
@@ -269,10 +269,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// `bounds`: GB/s read, GOP/s of 16-bit by 8-bit products, GFLOP/s.
 fn measure(isa: AnyIsa, w: &PackedWeights, m: usize, bounds: [f64; 3]) {
     let x: Vec<f32> = (0..m * COLS).map(|i| (i as f32 * 0.37).sin()).collect();
-    let len = m * a16_row_words(COLS, 32);
-    let mut words = vec![0; len + LANES];
-    let first = words.as_ptr().align_offset(ALIGN).min(LANES);
-    let words = &mut words[first..first + len];
+    let mut words = Vec::new();
+    let range = a16_words(&mut words, m * a16_row_words(COLS, 32));
+    let words = &mut words[range];
     // Once for all rows of a weight, so not part of the product.
     isa.run(Quantize { x: &x, words });
     // Many rows reuse what they read, and take longer.

@@ -2,11 +2,10 @@
 //! are quantized for it before.
 
 use super::{AssertFailed, Cpu, Program, Scratch, Sizes, lock};
-use crate::isa::{Isa, LANES};
-use crate::memory::ALIGN;
+use crate::isa::Isa;
 use crate::micro::{
-    self, A16Rows, Acc, Decode, IntCodes, Rows, Strided, a16_row_words, dot_scaled_float,
-    dot_scaled_int, quantize_row,
+    self, A16Rows, Acc, Decode, IntCodes, Rows, Strided, a16_row_words, a16_words,
+    dot_scaled_float, dot_scaled_int, quantize_row,
 };
 use crate::packed::{PackedWeights, Slab};
 use crate::view::{View, ViewMut};
@@ -265,12 +264,7 @@ impl Cpu {
         let width = a16_row_words(cols, group);
         let len = rows * width;
         let mut words = lock(&self.activations[slot]);
-        if words.len() < len + LANES {
-            *words = vec![0; len + LANES];
-        }
-        // From the first whole cache line on.
-        let first = words.as_ptr().align_offset(ALIGN).min(LANES);
-        let range = first..first + len;
+        let range = a16_words(&mut words, len);
         if len > 0 {
             let out = ViewMut::new(&mut words[range.clone()], [rows, width]);
             let grid = [i64::try_from(rows).unwrap_or(0), 1, 1];

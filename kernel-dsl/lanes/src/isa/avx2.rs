@@ -77,6 +77,14 @@ fn low_words(value: I32) -> __m256i {
     _mm256_permute4x64_epi64::<0b11_01_10_00>(packed)
 }
 
+/// Asks for the cache line `bytes` after `near`.
+#[inline(always)]
+pub(super) fn prefetch<T>(near: &T, bytes: usize) {
+    let line = std::ptr::from_ref(near).wrapping_byte_add(bytes);
+    // SAFETY: the instruction is in every x86-64, and reads nothing a program could notice.
+    unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+}
+
 impl Isa for Avx2 {
     const NAME: &'static str = "avx2";
     const BLOCK_ROWS: usize = 4;
@@ -94,9 +102,7 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn prefetch<T>(self, near: &T, bytes: usize) {
-        let line = std::ptr::from_ref(near).wrapping_byte_add(bytes);
-        // SAFETY: the instruction is in every x86-64, and reads nothing a program could notice.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+        prefetch(near, bytes);
     }
 
     #[inline(always)]

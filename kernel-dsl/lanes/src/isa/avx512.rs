@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "intrinsics; every block cites the token or the array it reads")]
 
 use super::amx::Amx;
+use super::avx2::prefetch;
 use super::{Isa, LANES, under_features};
 use std::arch::x86_64::*;
 
@@ -52,9 +53,7 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     fn prefetch<T>(self, near: &T, bytes: usize) {
-        let line = std::ptr::from_ref(near).wrapping_byte_add(bytes);
-        // SAFETY: the instruction is in every x86-64, and reads nothing a program could notice.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) }
+        prefetch(near, bytes);
     }
 
     #[inline(always)]

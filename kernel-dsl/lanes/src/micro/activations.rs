@@ -1,6 +1,8 @@
 //! Activations as 16-bit integers, for weights whose codes are small integers.
 
 use crate::isa::{Isa, LANES, TILE_BLOCK};
+use crate::memory::ALIGN;
+use std::ops::Range;
 
 /// The largest code. Codes are kept as two signed bytes, `256 * high + low`, which reach
 /// `127 * 256 + 127` upwards; the same is used downwards.
@@ -22,6 +24,15 @@ pub const fn a16_row_words(cols: usize, group: usize) -> usize {
     if words == 0 { 0 } else { (words.div_ceil(LANES) | 1) * LANES }
 }
 
+/// Makes room in `words` for `len` words that begin with a cache line; where they are.
+pub fn a16_words(words: &mut Vec<i32>, len: usize) -> Range<usize> {
+    if words.len() < len + LANES {
+        *words = vec![0; len + LANES];
+    }
+    let first = words.as_ptr().align_offset(ALIGN).min(LANES);
+    first..first + len
+}
+
 /// Words of the codes of a row.
 const fn block_words(cols: usize) -> usize {
     BLOCK / 2 * cols.div_ceil(BLOCK)
@@ -37,7 +48,7 @@ const fn block_words(cols: usize) -> usize {
 /// then padding
 /// ```
 ///
-/// Rows that begin with a cache line are faster.
+/// Rows that begin with a cache line are faster: see [`a16_words`].
 #[derive(Debug, Clone, Copy)]
 pub struct A16Rows<'a> {
     /// All rows.

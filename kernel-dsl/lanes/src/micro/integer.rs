@@ -87,8 +87,8 @@ impl Job<'_> {
     #[inline(always)]
     fn all<I: Isa, T: IntCodes, S: Decode>(&self, isa: I, acc: &mut Acc<'_>) {
         // What tiles leave, or all.
-        let done = self.tiled::<I, T, S>(isa, acc);
-        let (rows, left) = (self.x.rows(), done.end..self.groups.end);
+        let first = self.tiled::<I, T, S>(isa, acc);
+        let (rows, left) = (self.x.rows(), first..self.groups.end);
         if rows <= 8 {
             Job { groups: left, ..*self }.panels::<I, T, S>(isa, rows, acc);
             return;

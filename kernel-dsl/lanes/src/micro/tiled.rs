@@ -25,24 +25,20 @@ struct Chunk {
 }
 
 impl Job<'_> {
-    /// The groups that tiles multiply: as many as make whole halves of what is
-    /// multiplied at a time. None
-    /// where the CPU has no tiles, or vectors are as fast.
+    /// Multiplies by tiles as many groups as make whole halves of what is multiplied at a time, and
+    /// says which is the first that is left: all are, where the CPU has no tiles or vectors are as
+    /// fast.
     #[inline(always)]
-    pub(super) fn tiled<I: Isa, T: IntCodes, S: Decode>(
-        &self,
-        isa: I,
-        acc: &mut Acc<'_>,
-    ) -> Range<usize> {
+    pub(super) fn tiled<I: Isa, T: IntCodes, S: Decode>(&self, isa: I, acc: &mut Acc<'_>) -> usize {
         let (all, start) = (self.x.rows(), self.groups.start);
         let end = start + self.groups.len() / HALF * HALF;
         let fits = self.x.group == TILE_BLOCK && self.x.cols.is_multiple_of(TILE_BLOCK);
         if all < LEAST_ROWS || !fits || end == start || self.w.has_zero_points() {
-            return start..start;
+            return start;
         }
         // Whole multiples of eight rows are multiplied where they lie.
         let rows = all.div_ceil(all.div_ceil(TILE_ROWS)).next_multiple_of(8).min(all);
-        let Some(mut tiles) = isa.tiles(rows) else { return start..start };
+        let Some(mut tiles) = isa.tiles(rows) else { return start };
         let mut decoded: [Chunk; PANELS] = std::array::from_fn(|_| Chunk {
             codes: [[[0; 4 * LANES]; TILE_BLOCK / 4]; TILE_GROUPS],
             scales: [[0.0; LANES]; TILE_GROUPS],
@@ -79,7 +75,7 @@ impl Job<'_> {
                 }
             }
         }
-        start..end
+        end
     }
 
     /// Codes of a panel as signed bytes, and what scales them.
