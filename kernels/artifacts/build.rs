@@ -1,9 +1,10 @@
-//! Runs the builder of every kernel for the CPU and writes what comes of it: `cpu.rs`, the code,
-//! and `manifest.json`, which says what of.
+//! Runs the builder of every kernel for the CPU and writes what comes of it: `cpu.rs` and the folder
+//! `cpu`, the code, and `manifest.json`, which says what of.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tessera_kernel_cpu::SourceFile;
 use tessera_kernel_dsl::ir::{Access, BuildError, Elem, Kernel, Param, ParamKind};
 use tessera_kernel_dsl::{Entry, Target};
 
@@ -18,11 +19,7 @@ fn main() -> ExitCode {
         Ok(files) => {
             let out = std::env::var_os("OUT_DIR").map(PathBuf::from);
             let out = out.expect("cargo names a folder for what is generated");
-            for (name, text) in files {
-                let path = out.join(name);
-                std::fs::write(&path, text)
-                    .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
-            }
+            files.iter().for_each(|file| write(&out, file));
             ExitCode::SUCCESS
         }
         Err(mistakes) => {
@@ -35,8 +32,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// The files, by name, or every mistake of every kernel.
-fn generate(entries: &[Entry]) -> Result<Vec<(&'static str, String)>, Vec<BuildError>> {
+fn write(out: &Path, SourceFile { name, text }: &SourceFile) {
+    let path = out.join(name);
+    let folder = path.parent().unwrap_or(out);
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&path, text))
+        .unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+}
+
+/// The files, or every mistake of every kernel.
+fn generate(entries: &[Entry]) -> Result<Vec<SourceFile>, Vec<BuildError>> {
     let mut kernels = Vec::new();
     let mut mistakes = Vec::new();
     for entry in entries {
@@ -52,9 +57,11 @@ fn generate(entries: &[Entry]) -> Result<Vec<(&'static str, String)>, Vec<BuildE
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
-    let code = tessera_kernel_cpu::source(&kernels)?;
-    let manifest = manifest(entries, &kernels);
-    Ok(vec![("cpu.rs", code), ("by_name.rs", by_name(&kernels)), ("manifest.json", manifest)])
+    let mut files = tessera_kernel_cpu::modules(&kernels, "cpu")?;
+    let others =
+        [("by_name.rs", by_name(&kernels)), ("manifest.json", manifest(entries, &kernels))];
+    files.extend(others.map(|(name, text)| SourceFile { name: name.to_owned(), text }));
+    Ok(files)
 }
 
 /// The function that launches a kernel by its name.

@@ -165,9 +165,10 @@ fn fits(kernel: &Kernel) -> Text {
     generator.text
 }
 
-/// Writes an entry: one struct that a caller fills in and launches.
-pub(crate) fn entry(variants: &[Variant<'_>], text: &mut Text) {
-    let Some(first) = variants.first() else { return };
+/// The text of an entry: one struct that a caller fills in and launches.
+pub(crate) fn entry(variants: &[Variant<'_>]) -> Text {
+    let mut text = Text::default();
+    let Some(first) = variants.first() else { return text };
     let kernel = first.kernel;
     let name = camel(&kernel.name);
     text.line(format!("/// A launch of `{}`, {}.", kernel.name, place(kernel.loc)));
@@ -197,7 +198,7 @@ pub(crate) fn entry(variants: &[Variant<'_>], text: &mut Text) {
     text.line("let mut misfit = None;");
     let shared = share(variants);
     for (i, alike) in shared.iter().enumerate() {
-        write_choice(alike, (&name, i), text);
+        write_choice(alike, (&name, i), &mut text);
     }
     let got: Vec<String> = views(kernel)
         .filter(|(param, _)| is_coded(param))
@@ -209,13 +210,14 @@ pub(crate) fn entry(variants: &[Variant<'_>], text: &mut Text) {
     text.line("");
     for (i, alike) in shared.iter().enumerate() {
         let Some(variant) = alike.first() else { continue };
-        variant.write_signature(&signature_name(&kernel.name, i), text);
+        variant.write_signature(&signature_name(&kernel.name, i), &mut text);
         for variant in alike {
             text.line(format!("/// `{}`.", variant.kernel.label()));
             text.line("///");
         }
-        variant.write(&format!("{name}V{i}"), text);
+        variant.write(&format!("{name}V{i}"), &mut text);
     }
+    text
 }
 
 /// Variants in groups that have their code in common, in the order of each group's first.

@@ -36,8 +36,54 @@ use tessera_tile_ir::{BuildError, Kernel};
 /// # Errors
 /// What this target has no code for, at the author's place.
 pub fn source(entries: &[Vec<Kernel>]) -> Result<String, Vec<BuildError>> {
+    let Parts { mut root, kernels } = parts(entries)?;
+    kernels.into_iter().for_each(|(_, kernel)| root.append(kernel));
+    Ok(root.to_string())
+}
+
+/// A file of generated code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceFile {
+    /// Its name.
+    pub name: String,
+    /// Its content.
+    pub text: String,
+}
+
+/// As [`source`], with a module for each entry. The first file is the content of the module that
+/// has them all; the others belong into the folder `folder` beside it.
+///
+/// A change to one kernel changes one file, so that the compiler keeps what it made of the others.
+///
+/// # Errors
+/// What this target has no code for, at the author's place.
+pub fn modules(entries: &[Vec<Kernel>], folder: &str) -> Result<Vec<SourceFile>, Vec<BuildError>> {
+    let Parts { mut root, kernels } = parts(entries)?;
+    let mut files = Vec::new();
+    for (kernel, text) in kernels {
+        let (module, launch) = (generate::field(kernel), text::camel(kernel));
+        let name = format!("{folder}/{kernel}.rs");
+        root.line(format!("#[path = {name:?}]"));
+        root.line(format!("mod {module};"));
+        root.line(format!("pub use {module}::{launch};"));
+        files.push(SourceFile { name, text: format!("{HEAD}\nuse super::*;\n\n{text}") });
+    }
+    files.insert(0, SourceFile { name: format!("{folder}.rs"), text: root.to_string() });
+    Ok(files)
+}
+
+const HEAD: &str = "// Generated from tile IR by tessera-kernel-cpu; not for editing.\n";
+
+struct Parts<'k> {
+    /// What all entries need.
+    root: Text,
+    /// Each entry by its name.
+    kernels: Vec<(&'k str, Text)>,
+}
+
+fn parts(entries: &[Vec<Kernel>]) -> Result<Parts<'_>, Vec<BuildError>> {
     let mut errors = Vec::new();
-    let mut text = Text::default();
+    let mut texts = Vec::new();
     let (mut elements, mut formats) = (BTreeMap::new(), BTreeMap::new());
     for kernels in entries {
         let mut variants = Vec::new();
@@ -51,14 +97,16 @@ pub fn source(entries: &[Vec<Kernel>]) -> Result<String, Vec<BuildError>> {
             elements.extend(variant.codecs.iter().map(|(name, element)| (name.clone(), *element)));
             formats.extend(variant.formats.iter().map(|(name, format)| (*name, *format)));
         }
-        entry::entry(&variants, &mut text);
+        if let Some(first) = kernels.first() {
+            texts.push((first.name.as_str(), entry::entry(&variants)));
+        }
     }
     if !errors.is_empty() {
         return Err(errors);
     }
-    let mut head = Text::default();
-    head.line("// Generated from tile IR by tessera-kernel-cpu; not for editing.");
-    head.line("");
+    let mut root = Text::default();
+    root.lines(HEAD);
+    root.line("");
     for module in [
         "exec::*",
         "isa::Isa",
@@ -67,10 +115,9 @@ pub fn source(entries: &[Vec<Kernel>]) -> Result<String, Vec<BuildError>> {
         "packed::PackedWeights",
         "view::{View, ViewMut}",
     ] {
-        head.line(format!("use tessera_lanes::{module};"));
+        root.line(format!("use tessera_lanes::{module};"));
     }
-    head.line("");
-    head.append(codecs::codecs(&elements, &formats));
-    head.append(text);
-    Ok(head.to_string())
+    root.line("");
+    root.append(codecs::codecs(&elements, &formats));
+    Ok(Parts { root, kernels: texts })
 }

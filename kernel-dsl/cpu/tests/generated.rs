@@ -64,6 +64,18 @@ fn the_committed_text_is_current() {
     }
 }
 
+/// The compiler keeps what it made of a file that did not change.
+#[test]
+fn the_file_of_a_kernel_does_not_depend_on_the_others() {
+    let built = kernels::built();
+    let files = tessera_kernel_cpu::modules(&built, "cpu").expect("code");
+    assert_eq!(files.len(), built.len() + 1);
+    for (file, variants) in files[1..].iter().zip(built) {
+        let alone = tessera_kernel_cpu::modules(&[variants], "cpu").expect("code");
+        assert!(*file == alone[1], "{}", file.name);
+    }
+}
+
 struct Noise(u64);
 
 impl Noise {

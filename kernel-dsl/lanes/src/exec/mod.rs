@@ -4,6 +4,7 @@
 mod atomic;
 mod bridge;
 mod error;
+mod run;
 mod scaled;
 mod scratch;
 mod shape;
@@ -19,10 +20,10 @@ pub use scratch::{Scratch, Sizes, carve};
 pub use shape::{Axis, Signature};
 pub use stored::*;
 
-use crate::isa::{AnyIsa, Isa, WithIsa};
+use crate::isa::{AnyIsa, Isa};
 use crate::pool::Pool;
+use run::{Part, Runs, program_id};
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A kernel with its arguments, ready to run program by program.
@@ -87,24 +88,30 @@ impl Cpu {
     ///
     /// # Errors
     /// The assert that did not hold in the first program that has one. The others run on.
+    #[inline]
     pub fn launch<P: Program>(&self, grid: [i64; 3], program: &P) -> Result<(), LaunchError> {
-        let Some(watch) = &self.watch else { return self.launch_unseen(grid, program) };
+        self.launch_any(&Launch { kernel: P::KERNEL, sizes: P::SIZES, grid, programs: program })
+    }
+
+    fn launch_any(&self, launch: &Launch<'_>) -> Result<(), LaunchError> {
+        let Some(watch) = &self.watch else { return self.launch_unseen(launch) };
         let mut result = Ok(());
-        watch.launch(P::KERNEL, &mut || result = self.launch_unseen(grid, program));
+        watch.launch(launch.kernel, &mut || result = self.launch_unseen(launch));
         result
     }
 
-    fn launch_unseen<P: Program>(&self, grid: [i64; 3], program: &P) -> Result<(), LaunchError> {
+    fn launch_unseen(&self, launch: &Launch<'_>) -> Result<(), LaunchError> {
+        let &Launch { kernel, sizes, grid, programs } = launch;
         let extents = grid.map(|extent| usize::try_from(extent).unwrap_or(0));
-        let programs = extents.iter().product::<usize>();
+        let len = extents.iter().product::<usize>();
         let failed = Mutex::new(None);
         // A few chunks a thread, so that one that is held up does not hold up the launch.
-        let grain = programs.div_ceil(4 * self.pool.threads()).max(1);
-        self.pool.run(programs, grain, |range, thread| {
+        let grain = len.div_ceil(4 * self.pool.threads()).max(1);
+        self.pool.run(len, grain, |range, thread| {
             let mut scratch = lock(&self.scratch[thread]);
-            scratch.fit(P::SIZES);
-            let run = RunRange { program, range, grid, scratch: &mut scratch };
-            if let Err((id, what)) = self.isa.run(run) {
+            scratch.fit(sizes);
+            let part = Part { range, grid, scratch: &mut scratch };
+            if let Err((id, what)) = programs.run_part(self.isa, part) {
                 let mut failed = lock(&failed);
                 if failed.as_ref().is_none_or(|(first, _)| id < *first) {
                     *failed = Some((id, what));
@@ -113,55 +120,19 @@ impl Cpu {
         });
         match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             None => Ok(()),
-            Some((id, what)) => {
-                let program = program_id(id, grid);
-                Err(LaunchError::Assert { kernel: P::KERNEL, message: what.message, program })
+            Some((id, AssertFailed { message })) => {
+                Err(LaunchError::Assert { kernel, message, program: program_id(id, grid) })
             }
         }
     }
 }
 
-struct RunRange<'a, P> {
-    program: &'a P,
-    range: Range<usize>,
+/// A grid of programs. What performs it does not depend on the kernel, so that it is compiled once.
+struct Launch<'a> {
+    kernel: &'static str,
+    sizes: Sizes,
     grid: [i64; 3],
-    scratch: &'a mut Scratch,
-}
-
-impl<P: Program> WithIsa for RunRange<'_, P> {
-    type Output = Result<(), (usize, AssertFailed)>;
-
-    #[inline(always)]
-    fn call<I: Isa>(self, isa: I) -> Self::Output {
-        let mut at = program_id(self.range.start, self.grid);
-        for id in self.range {
-            if let Err(failed) = self.program.run(isa, at, self.scratch) {
-                return Err((id, failed));
-            }
-            at = next_program(at, self.grid);
-        }
-        Ok(())
-    }
-}
-
-/// The place in a grid of its `linear`th program.
-#[inline(always)]
-fn program_id(linear: usize, grid: [i64; 3]) -> [i64; 3] {
-    let linear = i64::try_from(linear).expect("a grid has fewer than 2^63 programs");
-    let [x, y, _] = grid.map(|extent| extent.max(1));
-    [linear % x, linear / x % y, linear / x / y]
-}
-
-/// The place after `at`, without a division.
-#[inline(always)]
-fn next_program([x, y, z]: [i64; 3], grid: [i64; 3]) -> [i64; 3] {
-    if x + 1 < grid[0] {
-        [x + 1, y, z]
-    } else if y + 1 < grid[1] {
-        [0, y + 1, z]
-    } else {
-        [0, 0, z + 1]
-    }
+    programs: &'a dyn Runs,
 }
 
 /// A thread that panicked leaves scratch memory that the next program overwrites anyway.

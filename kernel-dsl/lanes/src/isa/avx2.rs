@@ -1,6 +1,7 @@
 //! AVX2 with FMA: sixteen lanes are two registers, masks are registers of ones and zeros.
 #![expect(unsafe_code, reason = "intrinsics; every block cites the token or the array it reads")]
 
+use super::features::{compiled_for, detected, features};
 use super::{Isa, LANES, NoTiles, under_features};
 use std::arch::x86_64::*;
 
@@ -94,10 +95,7 @@ impl Isa for Avx2 {
     type Tiles = NoTiles;
 
     fn detect() -> Option<Self> {
-        let all = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c");
-        all.then_some(Self(()))
+        detected!(Avx2, is_x86_feature_detected).then_some(Self(()))
     }
 
     #[inline(always)]
@@ -107,9 +105,10 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        #[target_feature(enable = "avx2,fma,f16c")]
-        fn body<R>(f: impl FnOnce() -> R) -> R {
-            f()
+        compiled_for! { Avx2;
+            fn body<R>(f: impl FnOnce() -> R) -> R {
+                f()
+            }
         }
         // SAFETY: `self` exists only because `detect` saw these features.
         unsafe { body(f) }

@@ -3,6 +3,7 @@
 
 use super::amx::Amx;
 use super::avx2::prefetch;
+use super::features::{compiled_for, detected, features};
 use super::{Isa, LANES, under_features};
 use std::arch::x86_64::*;
 
@@ -37,12 +38,7 @@ impl Isa for Avx512 {
     type Tiles = Amx;
 
     fn detect() -> Option<Self> {
-        let all = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512vnni")
-            && is_x86_feature_detected!("fma");
+        let all = detected!(Avx512, is_x86_feature_detected);
         all.then(|| Self { tiles: Amx::is_available() })
     }
 
@@ -58,9 +54,10 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma,f16c")]
-        fn body<R>(f: impl FnOnce() -> R) -> R {
-            f()
+        compiled_for! { Avx512;
+            fn body<R>(f: impl FnOnce() -> R) -> R {
+                f()
+            }
         }
         // SAFETY: `self` exists only because `detect` saw these features.
         unsafe { body(f) }

@@ -9,6 +9,7 @@ mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod features;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
@@ -19,6 +20,7 @@ mod tests;
 pub use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub use avx512::Avx512;
+pub(crate) use features::{compiled_for, features};
 #[cfg(target_arch = "aarch64")]
 pub use neon::Neon;
 pub use scalar::Scalar;

@@ -1,8 +1,10 @@
 //! NEON: sixteen lanes are four registers, masks are registers of ones and zeros.
 #![expect(unsafe_code, reason = "intrinsics; every block cites the token or the array it reads")]
 
+use super::features::{compiled_for, detected, features};
 use super::{Isa, LANES, NoTiles, under_features};
 use std::arch::aarch64::*;
+use std::arch::is_aarch64_feature_detected;
 
 /// Proof of NEON, which every aarch64 CPU that runs Rust's standard library has.
 #[derive(Debug, Clone, Copy)]
@@ -123,14 +125,15 @@ impl Isa for Neon {
     type Tiles = NoTiles;
 
     fn detect() -> Option<Self> {
-        std::arch::is_aarch64_feature_detected!("neon").then_some(Self(()))
+        detected!(Neon, is_aarch64_feature_detected).then_some(Self(()))
     }
 
     #[inline(always)]
     fn run<R>(self, f: impl FnOnce() -> R) -> R {
-        #[target_feature(enable = "neon")]
-        fn body<R>(f: impl FnOnce() -> R) -> R {
-            f()
+        compiled_for! { Neon;
+            fn body<R>(f: impl FnOnce() -> R) -> R {
+                f()
+            }
         }
         // SAFETY: `self` exists only because `detect` saw the feature.
         unsafe { body(f) }
