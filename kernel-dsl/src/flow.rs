@@ -58,6 +58,9 @@ macro_rules! carry_tuples {
 
 carry_tuples! { () (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
 
+// What calls an author's closure is `#[inline]` and little else: the compiler then puts it beside the
+// kernel, and a change to one kernel does not compile the loops of all again.
+
 /// What `for` runs over: [`range`] makes a loop of the kernel, everything else unrolls and may
 /// change anything.
 #[diagnostic::on_unimplemented(
@@ -92,25 +95,38 @@ pub fn range(start: impl Into<Index>, end: impl Into<Index>, step: usize) -> Til
 impl<C: Carry> Loop<C> for TileRange {
     type Item = Tile<i64>;
 
+    #[inline]
     #[track_caller]
     fn each(self, carried: C, mut body: impl FnMut(Tile<i64>, C) -> C) -> C {
         let loc = Loc::caller();
-        let mut before = Vec::new();
-        carried.flatten(&mut before);
-        let types: Vec<Type> = types_of(&before);
-        let mut arguments = vec![Type::scalar(ir::Elem::I64)];
-        arguments.extend(types.iter().cloned());
-        let inside = with(|b| b.open(loc, &arguments));
+        let before = flat(&carried);
+        let (types, inside) = open_loop(loc, &before);
         let index = Tile::from_value(inside[0]);
         let result = body(index, carried.rebuild(&mut inside[1..].iter().copied()));
-        let region = close(loc, &result, &types, |want, got| {
+        let after = self.close(loc, (&before, &types), &flat(&result));
+        carried.rebuild(&mut after.into_iter())
+    }
+}
+
+/// Types of what a loop carries, and the values inside of it: the loop variable first.
+fn open_loop(loc: Loc, before: &[Value]) -> (Vec<Type>, Vec<Value>) {
+    let types = types_of(before);
+    let mut arguments = vec![Type::scalar(ir::Elem::I64)];
+    arguments.extend(types.iter().cloned());
+    let inside = with(|b| b.open(loc, &arguments));
+    (types, inside)
+}
+
+impl TileRange {
+    /// What the loop leaves, from what a run of its body does.
+    fn close(self, loc: Loc, (before, types): (&[Value], &[Type]), result: &[Value]) -> Vec<Value> {
+        let region = close(loc, result, types, |want, got| {
             format!("a carried tile is {want} and becomes {got}")
         });
         let mut operands = vec![self.start.value(), self.end.value()];
         operands.extend(before);
         let kind = (OpKind::For { step: self.step }, vec![region]);
-        let after = with(|b| b.push_with(loc, kind, &operands, &types));
-        carried.rebuild(&mut after.into_iter())
+        with(|b| b.push_with(loc, kind, &operands, types))
     }
 }
 
@@ -119,6 +135,7 @@ macro_rules! unrolled {
         impl<C, $($generic)*> Loop<C> for $known {
             type Item = $item;
 
+            #[inline]
             fn each(self, carried: C, mut body: impl FnMut($item, C) -> C) -> C {
                 self.into_iter().fold(carried, |carried, item| body(item, carried))
             }
@@ -152,6 +169,7 @@ pub trait Branch<C, R> {
 }
 
 impl<C, R> Branch<C, R> for bool {
+    #[inline]
     fn branch(
         self,
         carried: C,
@@ -163,6 +181,7 @@ impl<C, R> Branch<C, R> for bool {
 }
 
 impl<C: Carry, R: Carry> Branch<C, R> for Tile<bool> {
+    #[inline]
     #[track_caller]
     fn branch(
         self,
@@ -170,28 +189,54 @@ impl<C: Carry, R: Carry> Branch<C, R> for Tile<bool> {
         yes: impl FnOnce(C) -> (C, R),
         no: impl FnOnce(C) -> (C, R),
     ) -> (C, R) {
-        let (loc, ty) = (Loc::caller(), self.ty());
-        if ty.len() != 1 {
-            let notes = vec!["`select` chooses by element".to_owned()];
-            mistake("K006", loc, format!("a branch takes one truth, not {ty}"), notes);
-        }
-        let mut before = Vec::new();
-        carried.flatten(&mut before);
-        with(|b| b.open(loc, &[]));
+        let loc = Loc::caller();
+        open_branch(loc, self);
+        let before = flat(&carried);
         let result = yes(carried.rebuild(&mut before.iter().copied()));
-        let mut values = Vec::new();
-        result.flatten(&mut values);
-        let types = types_of(&values);
-        let yes = with(|b| b.close(loc, &values));
-        with(|b| b.open(loc, &[]));
+        let (yes, types) = turn(loc, &flat(&result));
         let other = no(carried.rebuild(&mut before.iter().copied()));
-        let no = close(loc, &other, &types, |yes, no| {
-            format!("one side of a branch leaves {yes}, the other {no}")
-        });
-        let kind = (OpKind::If, vec![yes, no]);
-        let after = with(|b| b.push_with(loc, kind, &[self.value()], &types));
+        let after = close_branch(loc, (self, yes), &flat(&other), &types);
         result.rebuild(&mut after.into_iter())
     }
+}
+
+/// Begins the first side.
+fn open_branch(loc: Loc, condition: Tile<bool>) {
+    let ty = condition.ty();
+    if ty.len() != 1 {
+        let notes = vec!["`select` chooses by element".to_owned()];
+        mistake("K006", loc, format!("a branch takes one truth, not {ty}"), notes);
+    }
+    with(|b| b.open(loc, &[]));
+}
+
+/// Ends the first side and begins the other, which must leave the same types.
+fn turn(loc: Loc, values: &[Value]) -> (ir::Region, Vec<Type>) {
+    let types = types_of(values);
+    let yes = with(|b| b.close(loc, values));
+    with(|b| b.open(loc, &[]));
+    (yes, types)
+}
+
+/// What the branch leaves.
+fn close_branch(
+    loc: Loc,
+    (condition, yes): (Tile<bool>, ir::Region),
+    other: &[Value],
+    types: &[Type],
+) -> Vec<Value> {
+    let no = close(loc, other, types, |yes, no| {
+        format!("one side of a branch leaves {yes}, the other {no}")
+    });
+    let kind = (OpKind::If, vec![yes, no]);
+    with(|b| b.push_with(loc, kind, &[condition.value()], types))
+}
+
+/// The values of what a loop or branch carries.
+fn flat(carried: &impl Carry) -> Vec<Value> {
+    let mut values = Vec::new();
+    carried.flatten(&mut values);
+    values
 }
 
 fn types_of(values: &[Value]) -> Vec<Type> {
@@ -201,12 +246,10 @@ fn types_of(values: &[Value]) -> Vec<Type> {
 /// Closes a region whose results must have `types`; `differ` words the mistake.
 fn close(
     loc: Loc,
-    result: &impl Carry,
+    values: &[Value],
     types: &[Type],
     differ: impl Fn(&Type, &Type) -> String,
 ) -> ir::Region {
-    let mut values = Vec::new();
-    result.flatten(&mut values);
     for (value, want) in values.iter().zip(types) {
         let got = with(|b| b.kernel().values[value.0 as usize].clone());
         if got.ty != *want {
@@ -217,5 +260,5 @@ fn close(
             mistake("K007", loc, differ(want, &got.ty), notes);
         }
     }
-    with(|b| b.close(loc, &values))
+    with(|b| b.close(loc, values))
 }

@@ -2,7 +2,7 @@
 
 use crate::tile::Tile;
 use std::cell::RefCell;
-use tessera_tile_ir::{BuildError, Builder, Elem, Kernel, Loc, OpKind, Type, Value};
+use tessera_tile_ir::{BuildError, Builder, Elem, Kernel, Loc, OpKind, Region, Type, Value};
 
 thread_local! {
     static CURRENT: RefCell<Option<Builder>> = const { RefCell::new(None) };
@@ -51,25 +51,42 @@ pub struct Entry {
 ///
 /// # Errors
 /// The author's mistakes.
+#[inline]
 pub fn trace<P>(
     mut builder: Builder,
     describe: impl FnOnce(&mut Builder) -> P,
     grid: impl FnOnce(&P) -> Vec<Tile<i64>>,
     body: impl FnOnce(P),
 ) -> Result<Kernel, Vec<BuildError>> {
-    let loc = builder.kernel().loc;
     let params = describe(&mut builder);
+    let loc = begin(builder);
+    let grid = turn(loc, &grid(&params));
+    body(params);
+    finish(loc, grid)
+}
+
+/// Begins the grid of a kernel.
+fn begin(builder: Builder) -> Loc {
+    let loc = builder.kernel().loc;
     CURRENT.with_borrow_mut(|current| {
         assert!(current.is_none(), "one kernel is built inside another");
         *current = Some(builder);
     });
     with(|b| b.open(loc, &[]));
-    let extents: Vec<Value> = grid(&params).iter().map(|tile| tile.value()).collect();
+    loc
+}
+
+/// Ends the grid and begins the program.
+fn turn(loc: Loc, extents: &[Tile<i64>]) -> Region {
+    let extents: Vec<Value> = extents.iter().map(|tile| tile.value()).collect();
     let grid = with(|b| b.close(loc, &extents));
     with(|b| b.open(loc, &[]));
-    body(params);
+    grid
+}
+
+fn finish(loc: Loc, grid: Region) -> Result<Kernel, Vec<BuildError>> {
     let body = with(|b| b.close(loc, &[]));
-    let builder = CURRENT.with_borrow_mut(Option::take).expect("set above");
+    let builder = CURRENT.with_borrow_mut(Option::take).expect("set by `begin`");
     builder.finish(grid, body)
 }
 
@@ -84,9 +101,13 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Builder) -> R) -> R {
 }
 
 /// Adds an op of one result.
+#[inline]
 pub(crate) fn push<T>(loc: Loc, kind: OpKind, operands: &[Value], ty: Type) -> Tile<T> {
-    let results = with(|b| b.push(loc, kind, operands, &[ty]));
-    Tile::from_value(results[0])
+    Tile::from_value(push_value(loc, kind, operands, ty))
+}
+
+fn push_value(loc: Loc, kind: OpKind, operands: &[Value], ty: Type) -> Value {
+    with(|b| b.push(loc, kind, operands, &[ty]))[0]
 }
 
 /// Adds an op without a result.

@@ -90,7 +90,7 @@ macro_rules! reads {
             #[track_caller]
             pub fn tile<const S: usize>(self, at: impl At, shape: [usize; S]) -> Tile<T> {
                 let loc = Loc::caller();
-                let at = window(loc, self.param, at, &shape);
+                let at = window(loc, self.param, at.indices(), &shape);
                 push(loc, OpKind::Load(self.param), &at, Type::tile(T::ELEM, &shape))
             }
 
@@ -98,7 +98,7 @@ macro_rules! reads {
             #[track_caller]
             pub fn at(self, at: impl At) -> Tile<T> {
                 let loc = Loc::caller();
-                let at = indices(loc, self.param, at);
+                let at = indices(loc, self.param, at.indices());
                 push(loc, OpKind::Load(self.param), &at, Type::scalar(T::ELEM))
             }
 
@@ -129,7 +129,7 @@ macro_rules! reads {
             #[track_caller]
             pub fn tile<const S: usize>(self, at: impl At, shape: [usize; S]) -> Tile<T> {
                 let (loc, param) = (Loc::caller(), self.view.param);
-                let mut operands = window(loc, param, at, &shape);
+                let mut operands = window(loc, param, at.indices(), &shape);
                 operands.push(self.end.value());
                 push(loc, OpKind::LoadUntil(param), &operands, Type::tile(T::ELEM, &shape))
             }
@@ -144,7 +144,7 @@ macro_rules! writes {
             #[track_caller]
             pub fn store(self, at: impl At, tile: impl Operand<T>) {
                 let loc = Loc::caller();
-                let mut operands = indices(loc, self.param, at);
+                let mut operands = indices(loc, self.param, at.indices());
                 operands.push(tile.operand(loc).value());
                 effect(loc, OpKind::Store(self.param), &operands);
             }
@@ -179,7 +179,7 @@ macro_rules! writes {
             #[track_caller]
             pub fn store(self, at: impl At, tile: impl Operand<T>) {
                 let (loc, param) = (Loc::caller(), self.view.param);
-                let mut operands = indices(loc, param, at);
+                let mut operands = indices(loc, param, at.indices());
                 operands.extend([self.end.value(), tile.operand(loc).value()]);
                 effect(loc, OpKind::StoreUntil(param), &operands);
             }
@@ -190,7 +190,7 @@ macro_rules! writes {
             #[track_caller]
             pub fn atomic_add(self, at: impl At, value: impl Operand<T>) {
                 let loc = Loc::caller();
-                let mut operands = indices(loc, self.param, at);
+                let mut operands = indices(loc, self.param, at.indices());
                 operands.push(value.operand(loc).value());
                 effect(loc, OpKind::Atomic(self.param, Atomic::Add), &operands);
             }
@@ -199,7 +199,7 @@ macro_rules! writes {
             #[track_caller]
             pub fn atomic_min(self, at: impl At, value: impl Operand<T>) {
                 let loc = Loc::caller();
-                let mut operands = indices(loc, self.param, at);
+                let mut operands = indices(loc, self.param, at.indices());
                 operands.push(value.operand(loc).value());
                 effect(loc, OpKind::Atomic(self.param, Atomic::Min), &operands);
             }
@@ -257,7 +257,7 @@ pub fn scalar_value<T: Arith>(param: usize) -> Tile<T> {
 }
 
 /// Where a window of that shape starts.
-fn window(loc: Loc, param: usize, at: impl At, shape: &[usize]) -> Vec<Value> {
+fn window(loc: Loc, param: usize, at: Vec<Index>, shape: &[usize]) -> Vec<Value> {
     let at = indices(loc, param, at);
     if !shape.is_empty() && shape.len() > at.len() {
         let message = format!("a window of shape {shape:?} into {} axes", at.len());
@@ -266,8 +266,7 @@ fn window(loc: Loc, param: usize, at: impl At, shape: &[usize]) -> Vec<Value> {
     at
 }
 
-fn indices(loc: Loc, param: usize, at: impl At) -> Vec<Value> {
-    let at = at.indices();
+fn indices(loc: Loc, param: usize, at: Vec<Index>) -> Vec<Value> {
     check_rank(loc, param, at.len());
     at.into_iter().map(|index| index.tile().value()).collect()
 }
