@@ -1,4 +1,4 @@
-//! Tessera's side: a forward pass without scheduler or server, as llama.cpp's tools run theirs.
+//! Tessera's side: a forward pass without scheduler or server, as the peers' tools run theirs.
 
 use super::bounds::Bounds;
 use super::profile::Profile;

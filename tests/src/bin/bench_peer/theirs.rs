@@ -1,64 +1,97 @@
-//! llama.cpp's side: its own tools, at their strongest setting.
+//! The other side: who Tessera can be compared with, and on what weights.
 
-use super::{BATCH_TOKENS, BATCHES, DECODE_TOKENS, PREFILL_TOKENS, Rates, SHARED_TOKENS};
-use super::{batch_name, decode_name, output, prefill_name};
-use anyhow::{Context, Result};
-use serde_json::Value;
-use std::path::Path;
+mod llama;
+mod vllm;
+
+use super::Rates;
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Tokens a second of everything that is compared.
-pub(super) fn run_theirs(workdir: &Path, threads: usize) -> Result<Rates> {
-    let threads = threads.to_string();
-    let tool = |name: &str| {
-        let mut command = Command::new(workdir.join("bin").join(name));
-        command.env("OMP_WAIT_POLICY", "passive").env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
-        command.arg("-m").arg(workdir.join("q4_0.gguf")).args(["-t", &threads, "-lm", "none"]);
-        command
-    };
-    let mut rates = Rates::new();
-    let bench: Value = serde_json::from_str(&output(tool("llama-bench").args([
-        "-p",
-        &PREFILL_TOKENS.to_string(),
-        "-n",
-        &DECODE_TOKENS.to_string(),
-        "-r",
-        "3",
-        "-o",
-        "json",
-    ]))?)?;
-    for test in bench.as_array().context("llama-bench writes an array")? {
-        let samples = test["samples_ts"].as_array().context("samples_ts")?;
-        let best = samples.iter().filter_map(Value::as_f64).fold(0.0, f64::max);
-        let is_prefill = test["n_prompt"].as_u64() != Some(0);
-        rates.insert(if is_prefill { prefill_name() } else { decode_name() }, best);
+/// Who Tessera is compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Peer {
+    #[value(name = "llama.cpp")]
+    LlamaCpp,
+    #[value(name = "ik_llama.cpp")]
+    IkLlamaCpp,
+    #[value(name = "vllm")]
+    Vllm,
+}
+
+impl Peer {
+    /// As `--peer` takes it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::LlamaCpp => "llama.cpp",
+            Self::IkLlamaCpp => "ik_llama.cpp",
+            Self::Vllm => "vllm",
+        }
     }
-    let batches = BATCHES.map(|batch| batch.to_string()).join(",");
-    let batched = output(tool("llama-batched-bench").args([
-        "-c",
-        "8192",
-        "-b",
-        "2048",
-        "-ub",
-        "512",
-        "-pps",
-        "-npp",
-        &SHARED_TOKENS.to_string(),
-        "-ntg",
-        &BATCH_TOKENS.to_string(),
-        "-npl",
-        &batches,
-        "-fa",
-        "on",
-        "--output-format",
-        "jsonl",
-    ]))?;
-    for line in batched.lines().filter(|line| line.starts_with('{')) {
-        let run: Value = serde_json::from_str(line)?;
-        let (batch, rate) = (run["pl"].as_u64(), run["speed_tg"].as_f64());
-        let (batch, rate) =
-            batch.zip(rate).context("llama-batched-bench writes pl and speed_tg")?;
-        rates.insert(batch_name(usize::try_from(batch)?), rate);
+
+    /// What the records of this comparison are called.
+    pub(super) fn record(self) -> &'static str {
+        match self {
+            Self::LlamaCpp => "peer",
+            Self::IkLlamaCpp => "peer-ik",
+            Self::Vllm => "peer-vllm",
+        }
     }
-    Ok(rates)
+
+    /// Tessera's model, a folder of the work folder: in the bits that the peer keeps.
+    pub(super) fn model(self) -> &'static str {
+        match self {
+            Self::LlamaCpp | Self::IkLlamaCpp => "int4",
+            Self::Vllm => "hf",
+        }
+    }
+
+    /// What both sides keep.
+    pub(super) fn weights(self) -> &'static str {
+        match self {
+            Self::LlamaCpp | Self::IkLlamaCpp => {
+                "both with 4-bit weights (int4-g32, Q4_0) and a 16-bit cache"
+            }
+            Self::Vllm => "both with the same checkpoint's BF16 weights and a 16-bit cache",
+        }
+    }
+
+    /// Whether `setup.sh` has made what this peer needs.
+    ///
+    /// # Errors
+    /// What is missing, and the command that makes it.
+    pub(super) fn check(self, workdir: &Path) -> Result<()> {
+        let (argument, files) = match self {
+            Self::LlamaCpp => ("", llama::files("bin").to_vec()),
+            Self::IkLlamaCpp => (" ik", llama::files("ik-bin").to_vec()),
+            Self::Vllm => (" vllm", vec![PathBuf::from(vllm::PYTHON)]),
+        };
+        let model = PathBuf::from("hf/model.safetensors.index.json");
+        for file in files.iter().chain([&model]).map(|file| workdir.join(file)) {
+            if !file.exists() {
+                let (name, file, workdir) = (self.name(), file.display(), workdir.display());
+                bail!("{name} needs {file}: bash bench/peer/setup.sh {workdir}{argument}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Tokens a second of what is compared and has `only` in its name; may give more.
+    ///
+    /// # Errors
+    /// If the peer fails, or prints what is not understood.
+    pub(super) fn run(self, workdir: &Path, threads: usize, only: &str) -> Result<Rates> {
+        match self {
+            Self::LlamaCpp => llama::run(workdir, threads),
+            Self::IkLlamaCpp => llama::run_ik(workdir, threads),
+            Self::Vllm => vllm::run(workdir, threads, only),
+        }
+    }
+}
+
+/// Threads that wait passively, as a spinning barrier loses most of its speed when anything else
+/// wants a core, and weights in large pages.
+fn strongest(command: &mut Command) -> &mut Command {
+    command.env("OMP_WAIT_POLICY", "passive").env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
 }
