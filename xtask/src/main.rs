@@ -19,7 +19,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   kernel [NAME [OPTIONS]]  kernels: variants, what each line became, values of its tiles
   bench concurrency        BF16 against FP8 cache, 1 to 64 concurrent requests
   bench integrity          page-tag check on against off, paired
-  bench peer WORKDIR       against llama.cpp, on what bench/peer/setup.sh made there
+  bench peer WORKDIR       against llama.cpp, or --peer ik_llama.cpp or vllm, on what
+                           bench/peer/setup.sh made there
   bench tracking           instructions of a decode step: no-op tracker against no tracking
   bench step               a decode step of 32 sequences beside its kernels
   bench launch             what handing work to threads costs, alone and beside busy processes

@@ -86,3 +86,19 @@ fn batched(command: &mut Command) -> &mut Command {
     command.args(["-c", "8192", "-b", "2048", "-ub", "512", "-pps"]);
     command.args(["-npp", &shared, "-ntg", &decoded, "-npl", &batches])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_rates_by_batch() {
+        let head = "|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |";
+        let rule = "|-------|--------|------|--------|----------|----------|----------|----------|";
+        let row = "|   128 |     32 |    8 |    384 |    0.612 |   209.15 |    3.204 |    79.90 |";
+        assert_eq!(table_row(head), None);
+        assert_eq!(table_row(rule), None);
+        assert_eq!(table_row(row), Some((8, 79.9)));
+        assert_eq!(table_row("llama_model_load: done"), None);
+    }
+}
