@@ -35,14 +35,14 @@ pub(super) fn run(workdir: &Path, threads: usize) -> Result<Rates> {
     Ok(rates)
 }
 
-/// ik_llama.cpp: the same, in its spelling; fused experts and its third kind of latent attention
-/// are its defaults.
+/// ik_llama.cpp: the same, in its spelling, with fused experts and its third kind of latent
+/// attention, which keeps the latent and expands it for prompts.
 pub(super) fn run_ik(workdir: &Path, threads: usize) -> Result<Rates> {
     let tool = |name| tool(workdir, "ik-bin", name, threads);
-    let bench = ["-rtr", "1", "-thp", "1", "-fa", "1", "-mla", "3", "-fmoe", "1"];
+    let bench = ["-rtr", "1", "-fa", "1", "-mla", "3", "-fmoe", "1"];
     let mut rates = single(tool(BENCH).args(bench))?;
     let mut command = tool(BATCHED_BENCH);
-    command.args(["-rtr", "-thp", "-fa", "on", "-mla", "3"]);
+    command.args(["-rtr", "-fa", "on", "-mla", "3"]);
     let (_, printed) = run_command(batched(&mut command))?;
     let table = printed.lines().filter_map(table_row);
     let before = rates.len();
@@ -68,7 +68,10 @@ fn tool(workdir: &Path, bin: &str, name: &str, threads: usize) -> Command {
 fn single(command: &mut Command) -> Result<Rates> {
     let (prompt, decoded) = (PREFILL_TOKENS.to_string(), DECODE_TOKENS.to_string());
     command.args(["-p", &prompt, "-n", &decoded, "-r", "3", "-o", "json"]);
-    let bench: Value = serde_json::from_str(&run_command(command)?.0)?;
+    let (printed, _) = run_command(command)?;
+    // ik_llama.cpp says there first how it reads the model.
+    let json = printed.find("[\n").map_or(printed.as_str(), |start| &printed[start..]);
+    let bench: Value = serde_json::from_str(json)?;
     let mut rates = Rates::new();
     for test in bench.as_array().context("llama-bench writes an array")? {
         let samples = test["samples_ts"].as_array().context("samples_ts")?;

@@ -16,7 +16,8 @@ pub(super) fn run(workdir: &Path, threads: usize, only: &str) -> Result<Rates> {
     let workdir = std::path::absolute(workdir)?;
     let mut command = Command::new(workdir.join(PYTHON));
     strongest(&mut command).env("LD_PRELOAD", workdir.join(OPENMP));
-    command.env("VLLM_CACHE_ROOT", workdir.join("vllm-cache"));
+    // Compiled code holds the number of threads.
+    command.env("VLLM_CACHE_ROOT", workdir.join(format!("vllm-cache-{threads}")));
     command.arg(SCRIPT).arg(workdir.join("hf")).arg(threads.to_string());
     let (printed, _) = run_command(command.args(["--only", only]))?;
     let json = printed.lines().rfind(|line| line.starts_with('{'));
