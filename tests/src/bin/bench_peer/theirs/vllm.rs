@@ -6,8 +6,9 @@ use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::Command;
 
-/// Of the environment that `setup.sh` makes for it.
-pub(super) const PYTHON: &str = "vllm-venv/bin/python";
+/// `setup.sh` makes this file last.
+pub(super) const INSTALLED: &str = "vllm-venv/installed";
+const PYTHON: &str = "vllm-venv/bin/python";
 /// The OpenMP library that vLLM asks to be loaded before its own.
 const OPENMP: &str = "vllm-venv/lib/libiomp5.so";
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/peer/vllm_bench.py");
