@@ -4,6 +4,8 @@ use tessera_kernel_dsl::prelude::*;
 
 /// Table entries compared at once.
 const BLOCK: usize = 64;
+/// The same as an index: no entry.
+const END: i64 = 64;
 
 /// Compares the tag of each page of a sequence with the tag its reader holds. `mismatch` is the
 /// first entry that differs or is no page, -1 if none; the sequence's own slots then become -1.
@@ -22,13 +24,13 @@ pub fn page_tag_check(
     assert_all((pages >= 0) & (pages <= MAX_PAGES), "`num_pages` is 0 to `max_pages_per_seq`");
     let mut first = full::<i64, 1>([1], i64::MAX);
     for j in range(0, pages, BLOCK) {
-        let entry = j + iota(BLOCK);
         let page = block_table.tile([s, j], [BLOCK]).to::<i64>();
         // What lies outside of `tags` reads as 0, which may be expected.
         let known = (page >= 0) & (page < PAGES);
         let agrees = known & (tags.gather([page]) == expected.tile([s, j], [BLOCK]));
-        let bad = !agrees & (entry < pages);
-        first = min(first, select(bad, entry, i64::MAX).min(0));
+        let bad = !agrees & (iota(BLOCK) < pages - j);
+        let found = select(bad, iota(BLOCK), END).min(0);
+        first = min(first, select(found < END, found + j, i64::MAX));
     }
     let any = first < i64::MAX;
     mismatch.store([s], select(any, first, -1).to::<i32>());
