@@ -287,7 +287,7 @@ impl<'k> Generator<'k> {
         );
         let (name, stride) = (&tile.name, tile.stride);
         self.text.line(format!(
-            "decode_block({w}, ({row}, {rows}), ({col}, {cols}), {name}, {stride});"
+            "decode_block(isa, {w}, [({row}, {rows}), ({col}, {cols})], {name}, {stride});"
         ));
         self.set_home(op.results[0], Home::Tile(tile));
     }
@@ -306,7 +306,7 @@ impl<'k> Generator<'k> {
         let col = self.indices(&mut nest, &load.operands[1..]);
         let (w, name, stride) = (self.param(param), &tile.name, tile.stride);
         nest.push(2, format!(
-            "decode_block({w}.matrix(), ({row}, 1), ({col}, {cols}), &mut {name}[{} * {stride}..], {stride});",
+            "decode_block(isa, {w}.matrix(), [({row}, 1), ({col}, {cols})], &mut {name}[{} * {stride}..], {stride});",
             r.text
         ));
         nest.write(&mut self.text);

@@ -9,7 +9,7 @@ use tessera_lanes::Isa;
 use tessera_lanes::isa::{AnyIsa, LANES, WithIsa};
 use tessera_lanes::memory::{Arena, HugeBuffer};
 use tessera_lanes::micro::{
-    A16Rows, Acc, Decode, IntCodes, NoScale, Rows, a16_row_words, a16_words, dot_scaled_float,
+    A16Rows, A16Shape, Acc, Decode, IntCodes, NoScale, Rows, a16_words, dot_scaled_float,
     dot_scaled_int, quantize_row,
 };
 use tessera_lanes::packed::{PackedWeights, WeightParts};
@@ -145,6 +145,7 @@ impl WithIsa for &FmaPeak {
 
 struct Quantize<'a> {
     x: &'a [f32],
+    shape: A16Shape,
     words: &'a mut [i32],
 }
 
@@ -153,16 +154,16 @@ impl WithIsa for Quantize<'_> {
 
     #[inline(always)]
     fn call<I: Isa>(self, isa: I) {
-        let words = a16_row_words(COLS, 32);
+        let words = self.shape.row_words();
         for (x, words) in self.x.chunks(COLS).zip(self.words.chunks_mut(words)) {
-            quantize_row(isa, x, 32, words);
+            quantize_row(isa, x, self.shape, words);
         }
     }
 }
 
 struct Product<'a> {
     x: &'a [f32],
-    words: &'a [i32],
+    quantized: A16Rows<'a>,
     m: usize,
     w: &'a PackedWeights,
     /// First row of the weight, and how many.
@@ -180,8 +181,7 @@ impl WithIsa for &mut Product<'_> {
         let acc = &mut Acc { data: self.out, stride: rows };
         let x = Rows { data: self.x, stride: COLS, rows: self.m };
         if self.w.format() == INT4 {
-            let x = A16Rows { words: self.words, cols: COLS, group: 32 };
-            dot_scaled_int::<I, I4Codes, AsBf16>(isa, x, &slab, acc);
+            dot_scaled_int::<I, I4Codes, AsBf16>(isa, self.quantized, &slab, acc);
         } else if self.w.format() == FP8 {
             dot_scaled_float::<I, AsE4m3, AsF32>(isa, x, &slab, acc);
         } else {
@@ -254,8 +254,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         });
         let fma = lanes / peak.as_secs_f64();
         println!("{isa:?}: reads {read:.1} GB/s, dot4 {dot4:.0} GOP/s, fma {fma:.0} GFLOP/s");
-        let (x, mut words) = (vec![0.5; COLS], vec![0; a16_row_words(COLS, 32)]);
-        let time = best(|_| isa.run(Quantize { x: &x, words: &mut words }));
+        let shape = shape(isa, 64);
+        let (x, mut words) = (vec![0.5; COLS], vec![0; shape.row_words()]);
+        let time = best(|_| isa.run(Quantize { x: &x, shape, words: &mut words }));
         println!("  quantizes {:.2} G values/s", COLS as f64 / time.as_secs_f64() / 1e9);
         for w in weights.iter().filter(|_| isa.name() != "scalar") {
             for m in [1, 4, 8, 16, 64] {
@@ -266,20 +267,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// How `rows` rows of activations lie in memory.
+fn shape(isa: AnyIsa, rows: usize) -> A16Shape {
+    let shape = A16Shape::new(COLS, 32);
+    if isa.has_tiles() { shape.with_tiles(rows) } else { shape }
+}
+
 /// `bounds`: GB/s read, GOP/s of 16-bit by 8-bit products, GFLOP/s.
 fn measure(isa: AnyIsa, w: &PackedWeights, m: usize, bounds: [f64; 3]) {
     let x: Vec<f32> = (0..m * COLS).map(|i| (i as f32 * 0.37).sin()).collect();
     let mut words = Vec::new();
-    let range = a16_words(&mut words, m * a16_row_words(COLS, 32));
+    let shape = shape(isa, m);
+    let range = a16_words(&mut words, m * shape.row_words());
     let words = &mut words[range];
     // Once for all rows of a weight, so not part of the product.
-    isa.run(Quantize { x: &x, words });
+    isa.run(Quantize { x: &x, shape, words });
+    let quantized = A16Rows { words, shape };
     // Many rows reuse what they read, and take longer.
     let rows = PASS_BYTES / m.min(8) / w.format().row_bytes(COLS) / LANES * LANES;
     let mut out = vec![0.0; m * rows];
     let time = best(|pass| {
         let rows = [pass * rows % w.rows(), rows];
-        isa.run(&mut Product { x: &x, words, m, w, rows, out: &mut out });
+        isa.run(&mut Product { x: &x, quantized, m, w, rows, out: &mut out });
     });
     let time = time.as_secs_f64();
     let bytes = w.num_bytes() as f64 * rows as f64 / w.rows() as f64;

@@ -9,12 +9,12 @@ const COLS: usize = 64;
 const STEP: usize = 32;
 /// Rows taken at once, largest first. Each size is code of its own for every format, and these
 /// products are small.
-const CHUNKS: [usize; 2] = [8, 1];
+const CHUNKS: [usize; 3] = [32, 8, 1];
 
 /// `ql_nope[h] = q_nope[h] * w_k[h]`: queries carried into latent space. Head `h` has the rows
 /// `h * (NOPE + v_head_dim)..` of `kv_b`: its `w_k`, then its `w_v`.
 #[kernel(
-    grid = (H, cdiv(RANK, COLS)),
+    grid = (cdiv(RANK, COLS), H),
     formats(W = weight_formats),
     targets(cpu),
     class = bounded
@@ -25,7 +25,7 @@ pub fn absorb_query<W: Packed>(
     v_head_dim: i64,
     ql_nope: &mut Out<f32, { [H, T, RANK] }>,
 ) {
-    let (h, c) = (program_id(0), program_id(1) * COLS);
+    let (c, h) = (program_id(0) * COLS, program_id(1));
     assert_all(ROWS == H * (NOPE + v_head_dim), "`kv_b` has rows for every head");
     let first = h * (NOPE + v_head_dim);
     let mut from = full::<i64, 0>([], 0);

@@ -118,7 +118,7 @@ impl Program for LookupV0<'_> {
         for i7 in (0_i64..self.dims[2]).step_by(40) {
             // kernel-dsl/cpu/tests/kernels/mod.rs:402
             for r in 0..4 {
-                decode_block(self.w.matrix(), (t5[r], 1), (i7, 40), &mut t8[r * 48..], 48);
+                decode_block(isa, self.w.matrix(), [(t5[r], 1), (i7, 40)], &mut t8[r * 48..], 48);
             }
             let window9 = self.out.window_mut([v4, i7], [4, 40]);
             for r in 0..4 {
@@ -132,7 +132,7 @@ impl Program for LookupV0<'_> {
             let v12: bool = (v4 == 0_i64);
             if v12 {
                 // kernel-dsl/cpu/tests/kernels/mod.rs:404
-                decode_block(self.w.matrix(), (0_i64, 4), (i7, 40), t13, 48);
+                decode_block(isa, self.w.matrix(), [(0_i64, 4), (i7, 40)], t13, 48);
                 let window14 = self.first.window_mut([0_i64, i7], [4, 40]);
                 for r in 0..4 {
                     let row15 = window14.row(r);

@@ -5,11 +5,11 @@ use tessera_kernel_dsl::ir::Kernel;
 use tessera_kernel_dsl::ir::eval::{Arg, Args, Data, PackedSource, evaluate};
 use tessera_kernel_dsl::ir::format::Format;
 use tessera_kernel_dsl::ir::{Elem, ParamKind};
-use tessera_lanes::Pool;
 use tessera_lanes::exec::{Cpu, PackedView};
-use tessera_lanes::isa::AnyIsa;
+use tessera_lanes::isa::{AnyIsa, Scalar};
 use tessera_lanes::memory::Arena;
 use tessera_lanes::packed::{PackedWeights, WeightParts};
+use tessera_lanes::{Isa, Pool};
 
 /// The values of packed weights.
 #[derive(Debug)]
@@ -66,7 +66,8 @@ pub(crate) fn weights(
 /// All values of weights.
 pub(crate) fn values(w: &PackedWeights) -> Vec<f64> {
     let mut out = vec![0.0; w.rows() * w.cols()];
-    w.decode_block(0..w.rows(), 0..w.cols(), &mut out, w.cols());
+    let scalar = Scalar::detect().expect("always there");
+    w.decode_block(scalar, [0..w.rows(), 0..w.cols()], &mut out, w.cols());
     out.into_iter().map(f64::from).collect()
 }
 

@@ -85,7 +85,7 @@ impl Float {
     pub const fn bits_rule(&self) -> FloatBits {
         let sign_shift = self.sign_shift();
         // With the exponent of f32, infinity and NaN have the place they have there.
-        let carried = self.exp == 8 && self.bias == 127 && self.inf.is_some();
+        let carried = self.is_carried();
         let all = (1 << sign_shift) - 1;
         let special = if carried || self.max == all {
             None

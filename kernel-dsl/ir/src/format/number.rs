@@ -161,6 +161,10 @@ impl Kind {
     pub const fn decode(&self, code: u32) -> f32 {
         match self {
             Self::F32 => f32::from_bits(code),
+            // The upper part of an f32.
+            Self::Float(float) if float.is_carried() => {
+                f32::from_bits(code << (31 - float.sign_shift()))
+            }
             Self::Float(float) => float.bits_rule().decode(code),
             // Exact: both are below 2^16.
             Self::Int { bias } => code as f32 - *bias as f32,
@@ -182,6 +186,11 @@ impl Kind {
 }
 
 impl Float {
+    /// Whether exponents, infinity and NaN are those of f32.
+    pub(super) const fn is_carried(&self) -> bool {
+        self.exp == 8 && self.bias == 127 && self.inf.is_some()
+    }
+
     /// Place of the sign bit.
     pub const fn sign_shift(&self) -> u32 {
         self.exp + self.man

@@ -4,8 +4,8 @@
 use super::{AssertFailed, Cpu, Program, Scratch, Sizes, lock};
 use crate::isa::Isa;
 use crate::micro::{
-    self, A16Rows, Acc, Decode, IntCodes, Rows, Strided, a16_row_words, a16_words,
-    dot_scaled_float, dot_scaled_int, quantize_row,
+    self, A16Rows, A16Shape, Acc, Decode, IntCodes, Rows, Strided, a16_words, dot_scaled_float,
+    dot_scaled_int, quantize_row,
 };
 use crate::packed::{PackedWeights, Slab};
 use crate::view::{View, ViewMut};
@@ -187,10 +187,10 @@ pub fn scaled_float<I: Isa, D: Decode, S: Decode>(
 /// # Panics
 /// If `out` is too small.
 #[inline(always)]
-pub fn decode_block(
+pub fn decode_block<I: Isa>(
+    isa: I,
     w: Option<&PackedWeights>,
-    rows: (i64, usize),
-    cols: (i64, usize),
+    [rows, cols]: [(i64, usize); 2],
     out: &mut [f32],
     stride: usize,
 ) {
@@ -202,7 +202,7 @@ pub fn decode_block(
     let (n, n_skip) = inside(rows.0, rows.1, w.rows());
     let (k, k_skip) = inside(cols.0, width, w.cols());
     if !n.is_empty() && !k.is_empty() {
-        w.decode_block(n, k, &mut out[n_skip * stride + k_skip..], stride);
+        w.decode_block(isa, [n, k], &mut out[n_skip * stride + k_skip..], stride);
     }
 }
 
@@ -212,21 +212,20 @@ pub struct Quantized<'a> {
     words: MutexGuard<'a, Vec<i32>>,
     /// Where in `words` the rows are.
     range: Range<usize>,
-    cols: usize,
-    group: usize,
+    shape: A16Shape,
 }
 
 impl Quantized<'_> {
     /// The rows.
     pub fn rows(&self) -> A16Rows<'_> {
-        A16Rows { words: &self.words[self.range.clone()], cols: self.cols, group: self.group }
+        A16Rows { words: &self.words[self.range.clone()], shape: self.shape }
     }
 }
 
 struct Quantize<'a> {
     x: View<'a, f32, 2>,
     out: ViewMut<'a, i32, 2>,
-    group: usize,
+    shape: A16Shape,
 }
 
 impl Program for Quantize<'_> {
@@ -240,12 +239,12 @@ impl Program for Quantize<'_> {
         [row, ..]: [i64; 3],
         _: &mut Scratch,
     ) -> Result<(), AssertFailed> {
-        let cols = self.x.dims()[1];
+        let cols = self.shape.cols;
         if let Some((x, _)) = self.x.slab([row, 0], [1, cols]) {
             self.out.with_row(
                 row,
                 #[inline(always)]
-                |out| quantize_row(isa, &x[..cols], self.group, out),
+                |out| quantize_row(isa, &x[..cols], self.shape, out),
             );
         }
         Ok(())
@@ -260,17 +259,20 @@ impl Cpu {
     /// If there are more slots than the device has, or the groups are not whole steps of 8 columns.
     pub fn quantize(&self, slot: usize, x: &View<'_, f32, 2>, group: usize) -> Quantized<'_> {
         let [rows, cols] = x.dims();
-        let group = group.min(cols.max(1).next_multiple_of(8));
-        let width = a16_row_words(cols, group);
+        let mut shape = A16Shape::new(cols, group.min(cols.max(1).next_multiple_of(8)));
+        if self.isa.has_tiles() {
+            shape = shape.with_tiles(rows);
+        }
+        let width = shape.row_words();
         let len = rows * width;
         let mut words = lock(&self.activations[slot]);
         let range = a16_words(&mut words, len);
         if len > 0 {
             let out = ViewMut::new(&mut words[range.clone()], [rows, width]);
             let grid = [i64::try_from(rows).unwrap_or(0), 1, 1];
-            let quantized = self.launch(grid, &Quantize { x: *x, out, group });
+            let quantized = self.launch(grid, &Quantize { x: *x, out, shape });
             quantized.expect("the program asserts nothing");
         }
-        Quantized { words, range, cols, group }
+        Quantized { words, range, shape }
     }
 }

@@ -186,6 +186,13 @@ impl Isa for Avx2 {
             store_half!(to[32..], value[1]);
         }
         fn lookup(table: I32, idx: I32) -> I32 { two!(_mm256_shuffle_epi8, table, idx) }
+        fn lookup_f32(table: F32, idx: I32) -> F32 {
+            let half = |idx: __m256i| {
+                let [low, high] = table.map(|table| _mm256_permutevar8x32_ps(table, idx));
+                _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(idx)))
+            };
+            idx.map(half)
+        }
         fn dot4(acc: I32, u: I32, s: I32) -> I32 { two!(dot4_half, acc, u, s) }
         fn eq_i32(a: I32, b: I32) -> I32 { two!(_mm256_cmpeq_epi32, a, b) }
         fn lt_i32(a: I32, b: I32) -> I32 { two!(_mm256_cmpgt_epi32, b, a) }

@@ -15,7 +15,7 @@ pub struct Avx512 {
 }
 
 impl Avx512 {
-    /// Whether tiles of bytes are multiplied by AMX.
+    /// Whether there are tiles, which are those of AMX.
     pub const fn has_tiles(self) -> bool {
         self.tiles
     }
@@ -144,6 +144,13 @@ impl Isa for Avx512 {
             unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
         }
         fn lookup(table: I32, idx: I32) -> I32 { _mm512_shuffle_epi8(table, idx) }
+        fn lookup_f32(table: F32, idx: I32) -> F32 { _mm512_permutexvar_ps(idx, table) }
+        fn nibbles(words: [u32; 2]) -> I32 {
+            let places = _mm512_setr_epi32(0, 8, 16, 24, 4, 12, 20, 28, 0, 8, 16, 24, 4, 12, 20, 28);
+            let [low, high] = words.map(|word| _mm512_set1_epi32(word.cast_signed()));
+            let both = _mm512_mask_mov_epi32(low, 0xff00, high);
+            _mm512_and_si512(_mm512_srlv_epi32(both, places), _mm512_set1_epi32(15))
+        }
         fn dot4(acc: I32, u: I32, s: I32) -> I32 { _mm512_dpbusd_epi32(acc, u, s) }
         fn eq_i32(a: I32, b: I32) -> __mmask16 { _mm512_cmpeq_epi32_mask(a, b) }
         fn lt_i32(a: I32, b: I32) -> __mmask16 { _mm512_cmplt_epi32_mask(a, b) }

@@ -28,51 +28,80 @@ pub use scalar::Scalar;
 /// Lanes of every vector.
 pub const LANES: usize = 16;
 
-/// Rows of activations that [`ByteTiles`] multiply at most.
+/// Rows of activations that [`Tiles`] multiply at most.
 pub const TILE_ROWS: usize = 16;
 
-/// Columns of activations in one block of [`ByteTiles`].
+/// Columns of activations in one block of [`Tiles`], and of the scale groups they multiply.
 pub const TILE_BLOCK: usize = 32;
 
-/// Scale groups, one block each, that [`ByteTiles`] multiply at a time, or half as many.
-pub const TILE_GROUPS: usize = 8;
+/// Scale groups, one block each, that [`Tiles`] multiply at a time.
+pub const TILE_GROUPS: usize = 4;
 
-/// A unit that multiplies tiles of bytes, set up for a number of rows.
-pub trait ByteTiles {
-    /// For each row and group, in order: `total = fma(f32(sum), x_scale * w_scale, total)`, where
-    /// the sum is that of all products of the group, exact. Totals of a row lie `stride` from
-    /// those of the next. Those from `rows` up to the next multiple of eight become anything.
+/// Panels of sixteen outputs that [`Tiles`] multiply at a time.
+pub const TILE_PANELS: usize = 2;
+
+/// Codes of four bits of [`TILE_GROUPS`] groups of a panel, as packed weights have them.
+pub type TileNibbles = [[u8; 4 * LANES]; TILE_GROUPS * TILE_BLOCK / 8];
+
+/// What [`Tiles::decode`] makes of them: for each group and two of its columns, bfloat16 pairs of
+/// sixteen outputs.
+pub type TileCodes = [[[u16; 2 * LANES]; TILE_BLOCK / 2]; TILE_GROUPS];
+
+/// A unit that multiplies tiles of bfloat16, set up for a number of rows. It adds to totals one step
+/// later than it multiplies, so that both go on side by side.
+pub trait Tiles {
+    /// Codes as what the bfloat16 `values` say, which hold the sixteen twice. Columns 1 and 2 of
+    /// every four change places, as they do in the blocks of the left side.
+    fn decode(&self, codes: &TileNibbles, values: &[u16; 2 * LANES], out: &mut TileCodes);
+
+    /// Multiplies `multiply`, and adds what the last step multiplied to the totals of `add`, for
+    /// each row and group, in order: `total = fma(f32(sum), x_scale * w_scale, total)`, where the
+    /// sum is that of all products of the group, exact. There are totals up to the next multiple of
+    /// eight rows; what is not a row becomes anything.
     ///
     /// # Panics
-    /// If there are fewer totals, or the left side does not have the rows.
-    fn add_groups(&mut self, operands: &TileOperands<'_>, totals: &mut [f32], stride: usize);
+    /// If there are fewer, or the left side does not have the rows.
+    fn step(&mut self, multiply: Option<&TileOperands<'_>>, add: Option<TileTotals<'_>>);
 }
 
-/// What [`ByteTiles`] multiply.
+/// What [`Tiles`] multiply.
 #[derive(Debug, Clone, Copy)]
 pub struct TileOperands<'a> {
-    /// The first row from its first group on: 32 high bytes, then 32 low ones, for each group.
+    /// The first row from its first group on: for each group 32 bfloat16 that are 256 times the
+    /// high bytes, then 32 that are the low bytes.
     pub left: &'a [i32],
     /// Words from a row to the next.
     pub stride: usize,
-    /// Whether only the first half of the groups is there.
-    pub half: bool,
-    /// Scales of each row's groups.
+    /// The panels.
+    pub right: &'a [TileCodes; TILE_PANELS],
+    /// For each panel the first of 1 KiB that will be read soon. It is asked for meanwhile, and
+    /// need not exist.
+    pub soon: [*const u8; TILE_PANELS],
+}
+
+/// Where the sums of a step are added, and how.
+#[derive(Debug)]
+pub struct TileTotals<'a> {
+    /// Of each panel and group of that step, the scales of the outputs.
+    pub w_scales: &'a [[[f32; LANES]; TILE_GROUPS]; TILE_PANELS],
+    /// Of each row, the scales of the groups.
     pub x_scales: &'a [[f32; TILE_GROUPS]; TILE_ROWS],
-    /// For each group eight times four columns of each of sixteen outputs.
-    pub right: &'a [[[u8; 4 * LANES]; TILE_BLOCK / 4]; TILE_GROUPS],
-    /// Each group's scales of the outputs.
-    pub w_scales: &'a [[f32; LANES]; TILE_GROUPS],
-    /// The first of 2 KiB that will be read soon. It is asked for meanwhile, and need not exist.
-    pub soon: *const u8,
+    /// For each row the outputs of both panels.
+    pub totals: &'a mut [f32],
+    /// Totals from a row to the next.
+    pub stride: usize,
 }
 
 /// The tiles of instruction sets without any.
 #[derive(Debug)]
 pub enum NoTiles {}
 
-impl ByteTiles for NoTiles {
-    fn add_groups(&mut self, _: &TileOperands<'_>, _: &mut [f32], _: usize) {
+impl Tiles for NoTiles {
+    fn decode(&self, _: &TileNibbles, _: &[u16; 2 * LANES], _: &mut TileCodes) {
+        match *self {}
+    }
+
+    fn step(&mut self, _: Option<&TileOperands<'_>>, _: Option<TileTotals<'_>>) {
         match *self {}
     }
 }
@@ -91,8 +120,8 @@ pub trait Isa: Copy + Send + Sync + 'static {
     type I32: Copy;
     /// Sixteen truths.
     type Mask: Copy;
-    /// What multiplies tiles of bytes.
-    type Tiles: ByteTiles;
+    /// What multiplies tiles.
+    type Tiles: Tiles;
 
     /// The proof, if the CPU has this instruction set.
     fn detect() -> Option<Self>;
@@ -166,6 +195,22 @@ pub trait Isa: Copy + Send + Sync + 'static {
     /// Byte `i` of the result is byte `idx[i]` of the lane group's `table`. `table` repeats sixteen
     /// bytes in each four lanes (see [`splat_table`]); bytes of `idx` are at most 15.
     fn lookup(self, table: Self::I32, idx: Self::I32) -> Self::I32;
+    /// Lane `idx[i]` of `table`, for indices of at most 15.
+    #[inline(always)]
+    fn lookup_f32(self, table: Self::F32, idx: Self::I32) -> Self::F32 {
+        let (mut from, mut at) = ([0.0; LANES], [0; LANES]);
+        self.store(table, &mut from);
+        self.store_i32(idx, &mut at);
+        self.load(&at.map(|at| from[at.cast_unsigned() as usize % LANES]))
+    }
+    /// The eight codes of four bits of each word: byte `j` holds code `j` and, above it, `j + 4`.
+    #[inline(always)]
+    fn nibbles(self, words: [u32; 2]) -> Self::I32 {
+        let codes =
+            words.map(|word| [word, word >> 4].map(|word| (word & 0x0f0f_0f0f).to_le_bytes()));
+        let (codes, _) = codes.as_flattened().as_flattened().as_chunks();
+        self.load_u8(&codes[0])
+    }
     /// `acc` plus, in each lane, the sum of four products of a byte of `u` and a signed byte of
     /// `s`; wraps. Bytes of `u` are at most 127, which keeps every instruction's intermediates
     /// exact.
@@ -295,6 +340,15 @@ impl AnyIsa {
             Self::Avx512(_) => Avx512::NAME,
             #[cfg(target_arch = "aarch64")]
             Self::Neon(_) => Neon::NAME,
+        }
+    }
+
+    /// Whether it has [`Tiles`].
+    pub const fn has_tiles(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(isa) => isa.has_tiles(),
+            _ => false,
         }
     }
 

@@ -75,6 +75,7 @@ impl WithIsa for &Ops {
             "max": isa.max(a, b), "fma": isa.fma(a, b, c), "sqrt": isa.sqrt(a),
             "floor": isa.floor(a), "round": isa.round(a), "select": isa.select(mask, a, b),
             "neg": isa.neg(a), "abs": isa.abs(a), "to_f32": isa.to_f32(x),
+            "lookup_f32": isa.lookup_f32(b, isa.and(x, isa.splat_i32(15))),
             "from_bits": isa.from_bits(x), "load_first": isa.load_first(&self.a[..5]),
         ];
         let mut floats: Vec<_> =
@@ -114,6 +115,7 @@ impl Ops {
             "sra": isa.sra::<5>(x), "load_bytes": isa.load_bytes(&bytes),
             "lookup": isa.lookup(table, few),
             "dot4": isa.dot4(x, isa.and(y, isa.splat_i32(0x7f7f_7f7f)), x),
+            "nibbles": isa.nibbles([self.x[0], self.y[1]].map(i32::cast_unsigned)),
             "select_i32": isa.select_i32(mask, x, y), "to_i32": isa.to_i32(a),
         ]
     }

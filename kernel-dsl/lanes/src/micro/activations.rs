@@ -11,17 +11,65 @@ pub const A16_MAX: f32 = 32639.0;
 /// `A16_MAX` as an integer.
 const A16_MAX_CODE: i32 = 32639;
 
-/// Columns whose codes lie together: a block of [`crate::isa::ByteTiles`].
+/// Columns whose codes lie together: a block of [`crate::isa::Tiles`].
 const BLOCK: usize = TILE_BLOCK;
+
+/// Fewer rows are faster by vectors: a product of tiles takes the same time for one row as for
+/// eight.
+pub(super) const LEAST_TILE_ROWS: usize = 5;
 
 /// The codes of a block, high bytes and low bytes apart: see [`A16Rows`].
 pub(super) type Block = [i32; BLOCK / 2];
 
-/// Words of one quantized row: an odd number of cache lines, so that rows next to each other do not
-/// meet in the same sets of a cache.
-pub const fn a16_row_words(cols: usize, group: usize) -> usize {
-    let words = block_words(cols) + 2 * cols.div_ceil(group);
-    if words == 0 { 0 } else { (words.div_ceil(LANES) | 1) * LANES }
+/// The codes of a block as bfloat16.
+type TileBlock = [i32; BLOCK];
+
+/// How quantized rows lie in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct A16Shape {
+    /// Columns of a row, before padding to whole blocks.
+    pub cols: usize,
+    /// Columns that share a scale: a multiple of 8, or all of them.
+    pub group: usize,
+    /// Whether [`crate::isa::Tiles`] find their blocks.
+    tiles: bool,
+}
+
+impl A16Shape {
+    /// Rows for vectors alone.
+    pub const fn new(cols: usize, group: usize) -> Self {
+        Self { cols, group, tiles: false }
+    }
+
+    /// As many rows at most as `rows` for an instruction set that has tiles: they are for these,
+    /// too, where these may be faster.
+    #[must_use]
+    pub const fn with_tiles(self, rows: usize) -> Self {
+        let whole = self.group == TILE_BLOCK && self.cols.is_multiple_of(TILE_BLOCK);
+        Self { tiles: whole && rows >= LEAST_TILE_ROWS, ..self }
+    }
+
+    /// Words of one row: an odd number of cache lines, so that rows next to each other do not meet
+    /// in the same sets of a cache.
+    pub const fn row_words(&self) -> usize {
+        let words = self.scales() + 2 * self.groups();
+        if words == 0 { 0 } else { (words.div_ceil(LANES) | 1) * LANES }
+    }
+
+    /// Groups of a row.
+    const fn groups(&self) -> usize {
+        self.cols.div_ceil(self.group)
+    }
+
+    /// Words of the codes of a row.
+    const fn codes(&self) -> usize {
+        BLOCK / 2 * self.cols.div_ceil(BLOCK)
+    }
+
+    /// The first word of the scales of a row.
+    const fn scales(&self) -> usize {
+        if self.tiles { 3 * self.codes() } else { self.codes() }
+    }
 }
 
 /// Makes room in `words` for `len` words that begin with a cache line; where they are.
@@ -33,17 +81,15 @@ pub fn a16_words(words: &mut Vec<i32>, len: usize) -> Range<usize> {
     first..first + len
 }
 
-/// Words of the codes of a row.
-const fn block_words(cols: usize) -> usize {
-    BLOCK / 2 * cols.div_ceil(BLOCK)
-}
-
-/// Quantized rows, one after the other, [`a16_row_words`] each.
+/// Quantized rows, one after the other, [`A16Shape::row_words`] each.
 ///
 /// ```text
 /// 16 words for each block of 32 columns
 ///   words 0..8    high bytes, four columns a word, the first in the lowest byte
 ///   words 8..16   low bytes (signed)
+/// if there are tiles, 32 words for each block
+///   words 0..16   256 times the high bytes as bfloat16, two columns a word: 0 2, 1 3, 4 6, 5 7, ...
+///   words 16..32  the low bytes, in the same order
 /// then, for each group of columns, the bits of its f32 scale; then the sums of the groups' codes
 /// then padding
 /// ```
@@ -53,17 +99,15 @@ const fn block_words(cols: usize) -> usize {
 pub struct A16Rows<'a> {
     /// All rows.
     pub words: &'a [i32],
-    /// Columns of a row, before padding to whole blocks.
-    pub cols: usize,
-    /// Columns that share a scale: a multiple of 8, or all of them.
-    pub group: usize,
+    /// How they lie there.
+    pub shape: A16Shape,
 }
 
 impl<'a> A16Rows<'a> {
     /// Number of rows; none if they have no columns.
     #[inline(always)]
     pub const fn rows(&self) -> usize {
-        match a16_row_words(self.cols, self.group) {
+        match self.shape.row_words() {
             0 => 0,
             words => self.words.len() / words,
         }
@@ -72,7 +116,7 @@ impl<'a> A16Rows<'a> {
     /// Rows `first..first + count`.
     #[inline(always)]
     pub fn slice(&self, first: usize, count: usize) -> Self {
-        let words = a16_row_words(self.cols, self.group);
+        let words = self.shape.row_words();
         Self { words: &self.words[first * words..(first + count) * words], ..*self }
     }
 
@@ -87,10 +131,13 @@ impl<'a> A16Rows<'a> {
     /// What its rows have in common.
     #[inline(always)]
     pub(super) const fn row_shape(&self) -> RowShape {
+        let shape = &self.shape;
         RowShape {
-            stride: a16_row_words(self.cols, self.group),
-            codes: block_words(self.cols),
-            groups: self.cols.div_ceil(self.group),
+            stride: shape.row_words(),
+            codes: shape.codes(),
+            tiles: if shape.tiles { Some(shape.codes()) } else { None },
+            scales: shape.scales(),
+            groups: shape.groups(),
         }
     }
 
@@ -98,7 +145,7 @@ impl<'a> A16Rows<'a> {
     #[inline(always)]
     pub(super) fn row(&self, shape: &RowShape, row: usize) -> Row<'a> {
         let row = &self.words[row * shape.stride..][..shape.stride];
-        let (blocks, metas) = row.split_at(shape.codes);
+        let (blocks, metas) = (&row[..shape.codes], &row[shape.scales..]);
         let (scales, sums) = metas.split_at(shape.groups);
         Row { blocks: blocks.as_chunks().0, scales, sums: &sums[..shape.groups] }
     }
@@ -120,6 +167,10 @@ pub(super) struct RowShape {
     pub(super) stride: usize,
     /// Words of codes.
     codes: usize,
+    /// The first of the blocks for tiles, if they are there.
+    pub(super) tiles: Option<usize>,
+    /// The first of the scales.
+    pub(super) scales: usize,
     /// Number of groups.
     groups: usize,
 }
@@ -129,19 +180,25 @@ pub(super) struct RowShape {
 /// NaN gets that as its scale and codes 0, which makes NaN of every product with it.
 ///
 /// # Panics
-/// If `out` is not [`a16_row_words`] long, or `group` is neither a multiple of 8 nor the whole row.
+/// If `x` has other columns than `shape`, `out` is not [`A16Shape::row_words`] long, or the group is
+/// neither a multiple of 8 nor the whole row.
 #[inline(always)]
-pub fn quantize_row<I: Isa>(isa: I, x: &[f32], group: usize, out: &mut [i32]) {
-    assert_eq!(out.len(), a16_row_words(x.len(), group), "words of a quantized row");
+pub fn quantize_row<I: Isa>(isa: I, x: &[f32], shape: A16Shape, out: &mut [i32]) {
+    assert_eq!((x.len(), out.len()), (shape.cols, shape.row_words()), "a row and its words");
+    let group = shape.group;
     assert!(group.is_multiple_of(8) || group >= x.len(), "groups are whole steps of 8 columns");
-    let (blocks, metas) = out.split_at_mut(block_words(x.len()));
+    let (codes, metas) = out.split_at_mut(shape.scales());
+    let (blocks, for_tiles) = codes.split_at_mut(shape.codes());
     let (blocks, _) = blocks.as_chunks_mut::<{ BLOCK / 2 }>();
-    let (scales, sums) = metas.split_at_mut(x.len().div_ceil(group));
+    let (scales, sums) = metas.split_at_mut(shape.groups());
     for (g, (x, (scale_bits, sum))) in x.chunks(group).zip(scales.iter_mut().zip(sums)).enumerate()
     {
         let scale = amax(isa, x) / A16_MAX;
         *sum = quantize_group(isa, x, scale, (g * group, &mut *blocks));
         *scale_bits = scale.to_bits().cast_signed();
+    }
+    for (block, out) in blocks.iter().zip(for_tiles.as_chunks_mut().0) {
+        write_tile_block(isa, block, out);
     }
 }
 
@@ -213,6 +270,27 @@ fn write_words(bytes: &[[u8; LANES]; 2], words: usize, col: usize, blocks: &mut 
             let word = col / 4 + i;
             let block = &mut blocks[word / (BLOCK / 4)];
             block[plane * BLOCK / 4 + word % (BLOCK / 4)] = *value;
+        }
+    }
+}
+
+/// The codes of a block as bfloat16, all of which are exact.
+#[inline(always)]
+fn write_tile_block<I: Isa>(isa: I, block: &Block, out: &mut TileBlock) {
+    let (planes, _) = block.as_chunks::<{ BLOCK / 4 }>();
+    let (out, _) = out.as_chunks_mut::<LANES>();
+    for ((plane, out), worth) in planes.iter().zip(out).zip([256.0, 1.0]) {
+        let bytes = plane.map(i32::to_le_bytes);
+        let (halves, _) = bytes.as_flattened().as_chunks::<LANES>();
+        for (bytes, out) in halves.iter().zip(out.as_chunks_mut::<{ LANES / 2 }>().0) {
+            let signed = isa.sra::<24>(isa.shl::<24>(isa.load_u8(bytes)));
+            let value = isa.mul(isa.to_f32(signed), isa.splat(worth));
+            let mut high = [0; LANES];
+            isa.store_i32(isa.shr::<16>(isa.bits(value)), &mut high);
+            // Pairs of two columns each, the second pair above the first: 0 2, 1 3.
+            for (four, out) in high.as_chunks::<4>().0.iter().zip(out.as_chunks_mut::<2>().0) {
+                *out = [four[0] | four[2] << 16, four[1] | four[3] << 16];
+            }
         }
     }
 }

@@ -60,7 +60,7 @@ pub fn dot_scaled_int<I: Isa, T: IntCodes, S: Decode>(
     w: &Slab<'_>,
     acc: &mut Acc<'_>,
 ) {
-    let groups = w.whole_groups(x.cols, x.group);
+    let groups = w.whole_groups(x.shape.cols, x.shape.group);
     let job = Job { x, shape: x.row_shape(), w, groups, factor: w.tensor_scale() * T::UNIT };
     isa.run(
         #[inline(always)]
@@ -95,7 +95,7 @@ impl Job<'_> {
         }
         // Many rows do not fit the nearest cache: they are taken a part of their columns at a time.
         // Few would gain less from that than weights lose which are not read from end to end.
-        let step = (CACHED_COLS / self.x.group).max(1);
+        let step = (CACHED_COLS / self.x.shape.group).max(1);
         for start in left.clone().step_by(step) {
             let groups = start..(start + step).min(left.end);
             Job { groups, ..*self }.panels::<I, T, S>(isa, rows, acc);
@@ -146,7 +146,7 @@ impl Job<'_> {
             x_scales[m] = &x[m].scales[..all_groups];
             x_sums[m] = &x[m].sums[..all_groups];
         }
-        let group_steps = self.x.group.div_ceil(8).max(1);
+        let group_steps = self.x.shape.group.div_ceil(8).max(1);
         for group in self.groups.start..self.groups.end.min(all_groups) {
             let steps = group * group_steps..((group + 1) * group_steps).min(all_steps);
             let zero_points = zero_points.get(group);

@@ -12,7 +12,7 @@ mod integer;
 mod tests;
 mod tiled;
 
-pub use activations::{A16_MAX, A16Rows, a16_row_words, a16_words, quantize_row};
+pub use activations::{A16_MAX, A16Rows, A16Shape, a16_words, quantize_row};
 pub use dot::dot;
 pub(crate) use float::code_bytes;
 pub use float::{FLOAT_CHUNK, dot_scaled_float};

@@ -1,7 +1,7 @@
 //! Micro-kernels against f64, and their bits against each other.
 
 use super::*;
-use crate::isa::{AnyIsa, WithIsa};
+use crate::isa::{AnyIsa, Scalar, WithIsa};
 use crate::packed::PackedWeights;
 use crate::samples::*;
 use std::ops::Range;
@@ -51,14 +51,15 @@ impl Product<'_> {
     #[inline(always)]
     fn int<I: Isa, T: IntCodes, S: Decode>(&self, isa: I) -> Vec<f32> {
         let (cols, group) = (self.w.cols(), self.group());
-        let mut words = vec![0; self.m * a16_row_words(cols, group)];
-        for (x, words) in self.x.chunks(cols).zip(words.chunks_mut(a16_row_words(cols, group))) {
-            quantize_row(isa, x, group, words);
+        let shape = a16_shape(isa, A16Shape::new(cols, group), self.m);
+        let mut words = vec![0; self.m * shape.row_words()];
+        for (x, words) in self.x.chunks(cols).zip(words.chunks_mut(shape.row_words())) {
+            quantize_row(isa, x, shape, words);
         }
         let mut out = self.acc();
         let acc = &mut Acc { data: &mut out, stride: self.stride() };
         let slab = self.w.slab(self.rows.clone(), self.cols.clone());
-        dot_scaled_int::<I, T, S>(isa, A16Rows { words: &words, cols, group }, &slab, acc);
+        dot_scaled_int::<I, T, S>(isa, A16Rows { words: &words, shape }, &slab, acc);
         out
     }
 
@@ -76,7 +77,9 @@ impl Product<'_> {
     /// In f64, and the sum of magnitudes, which errors are judged by.
     fn exact(&self, m: usize, n: usize) -> (f64, f64) {
         let mut row = vec![0.0; self.w.cols()];
-        self.w.decode_row(self.rows.start + n, 0..self.w.cols(), &mut row);
+        let (row_idx, cols) = (self.rows.start + n, self.w.cols());
+        let scalar = Scalar::detect().unwrap();
+        self.w.decode_block(scalar, [row_idx..row_idx + 1, 0..cols], &mut row, cols);
         let x = &self.x[m * self.w.cols()..];
         let mut sums = (1.0, 1.0);
         for k in self.cols.clone() {
@@ -217,14 +220,20 @@ fn tile_products() {
     }
 }
 
-struct Quantize<'a>(&'a [f32], usize);
+/// `shape` for `rows` rows of an instruction set.
+#[inline(always)]
+fn a16_shape<I: Isa>(isa: I, shape: A16Shape, rows: usize) -> A16Shape {
+    if isa.tiles(1).is_some() { shape.with_tiles(rows) } else { shape }
+}
+
+struct Quantize<'a>(&'a [f32], A16Shape);
 
 impl WithIsa for &Quantize<'_> {
     type Output = Vec<i32>;
 
     #[inline(always)]
     fn call<I: Isa>(self, isa: I) -> Vec<i32> {
-        let mut words = vec![0; a16_row_words(self.0.len(), self.1)];
+        let mut words = vec![0; self.1.row_words()];
         quantize_row(isa, self.0, self.1, &mut words);
         words
     }
@@ -238,12 +247,12 @@ fn quantized_rows_hold_the_nearest_codes() {
     awkward[64..96].fill(0.0);
     awkward[100] = f32::MIN_POSITIVE;
     for (cols, group) in [(300, 32), (300, 300), (256, 128), (9, 16), (1, 8), (64, 16)] {
-        let x = &awkward[..cols];
-        let words = AnyIsa::available()[0].run(&Quantize(x, group));
+        let (x, shape) = (&awkward[..cols], A16Shape::new(cols, group).with_tiles(8));
+        let words = AnyIsa::available()[0].run(&Quantize(x, shape));
         for isa in AnyIsa::available() {
-            assert_eq!(isa.run(&Quantize(x, group)), words, "{isa:?}");
+            assert_eq!(isa.run(&Quantize(x, shape)), words, "{isa:?}");
         }
-        let rows = A16Rows { words: &words, cols, group };
+        let rows = A16Rows { words: &words, shape };
         let row = rows.row(&rows.row_shape(), 0);
         for (g, x) in x.chunks(group).enumerate() {
             let scale = x.iter().fold(0.0f32, |amax, x| amax.max(x.abs())) / A16_MAX;
@@ -256,12 +265,28 @@ fn quantized_rows_hold_the_nearest_codes() {
                 #[expect(clippy::cast_possible_truncation, reason = "a code")]
                 let want = if scale > 0.0 { (x / scale).round_ties_even() as i32 } else { 0 };
                 assert_eq!(got, want, "column {k}");
+                if let Some(first) = rows.row_shape().tiles {
+                    assert_eq!(for_tiles(&words[first..], k), want as f32, "column {k}");
+                }
                 sum += got;
             }
             assert_eq!(row.scales[g], scale.to_bits().cast_signed());
             assert_eq!(row.sums[g], sum);
         }
     }
+}
+
+/// The value of a column, put together from what tiles multiply.
+fn for_tiles(words: &[i32], col: usize) -> f32 {
+    let (block, col) = (&words[col / 32 * 32..][..32], col % 32);
+    // Columns 1 and 2 of four change places.
+    let place = col / 4 * 4 + [0, 2, 1, 3][col % 4];
+    let plane = |plane: usize| {
+        let bytes = block[plane * 16 + place / 2].to_le_bytes();
+        let [low, high] = [bytes[place % 2 * 2], bytes[place % 2 * 2 + 1]];
+        f32::from_bits(u32::from_le_bytes([0, 0, low, high]))
+    };
+    plane(0) + plane(1)
 }
 
 #[test]

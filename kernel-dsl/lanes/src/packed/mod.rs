@@ -1,11 +1,12 @@
 //! Weights as the micro-kernels read them: panels of sixteen rows, packed once when a weight is
 //! loaded. What a row or column means, and which kernel reads it, is not known here.
 
+mod decode;
 mod pack;
 #[cfg(test)]
 mod tests;
 
-use crate::isa::LANES;
+use crate::isa::{Isa, LANES};
 use crate::memory::{ALIGN, Arena, HugeBuffer, MemoryError};
 use crate::micro::code_bytes;
 use std::ops::Range;
@@ -92,6 +93,8 @@ pub(crate) struct Plan {
     pub(crate) group: usize,
     /// Bytes of a stored scale; 0 if there are none.
     pub(crate) scale_bytes: usize,
+    /// What codes of four bits stand for.
+    values: [f32; LANES],
     /// Offset of the zero points, which follow the scales.
     zero_points: usize,
     /// Offset of the codes.
@@ -109,6 +112,10 @@ impl Plan {
             return Err(PackError::Group { format: format.name, group });
         }
         let groups = cols.div_ceil(group);
+        let mut values = [0.0; LANES];
+        for (code, value) in (0..).zip(&mut values) {
+            *value = format.element.decode(code);
+        }
         let scale_bytes = format.scale_tile.map_or(0, |tile| tile.scale.bytes());
         let zero_bytes = usize::from(format.zero_point);
         let code_part = if nibbles {
@@ -119,7 +126,7 @@ impl Plan {
         let zero_points = (groups * scale_bytes * LANES).next_multiple_of(ALIGN);
         let codes = zero_points + (groups * zero_bytes * LANES).next_multiple_of(ALIGN);
         let bytes = codes + code_part.next_multiple_of(ALIGN);
-        Ok(Self { format, rows, cols, group, scale_bytes, zero_points, codes, bytes })
+        Ok(Self { format, rows, cols, group, scale_bytes, values, zero_points, codes, bytes })
     }
 
     pub(crate) const fn groups(&self) -> usize {
@@ -240,15 +247,28 @@ impl PackedWeights {
     ///
     /// # Panics
     /// If `out` is too small.
-    pub fn decode_block(
+    #[inline(always)]
+    pub fn decode_block<I: Isa>(
         &self,
-        rows: Range<usize>,
-        cols: Range<usize>,
+        isa: I,
+        [rows, cols]: [Range<usize>; 2],
         out: &mut [f32],
         stride: usize,
     ) {
-        for (i, row) in rows.enumerate() {
-            self.decode_row(row, cols.clone(), &mut out[i * stride..][..cols.len()]);
+        let there = [rows.end.min(self.plan.rows), cols.end.min(self.plan.cols)];
+        let width = there[1].saturating_sub(cols.start);
+        for (i, row) in rows.clone().enumerate() {
+            let filled = if row < there[0] { width } else { 0 };
+            out[i * stride..][filled..cols.len()].fill(0.0);
+        }
+        let mut row = rows.start;
+        while row < there[0] {
+            let (panel, lane) = (row / LANES, row % LANES);
+            let lanes = lane..LANES.min(lane + there[0] - row);
+            let next = row + lanes.len();
+            let out = (&mut out[(row - rows.start) * stride..], stride);
+            self.decode_lanes(isa, (panel, lanes), cols.start..there[1], out);
+            row = next;
         }
     }
 
@@ -283,6 +303,12 @@ impl<'a> Slab<'a> {
     #[inline(always)]
     pub(crate) fn panel(&self, idx: usize) -> Panel<'a> {
         self.weights.panel(self.panels.start + idx)
+    }
+
+    /// Bytes from a panel to the next.
+    #[inline(always)]
+    pub(crate) const fn panel_bytes(&self) -> usize {
+        self.weights.plan.bytes
     }
 
     #[inline(always)]

@@ -1,9 +1,8 @@
-//! Into panels and back, by the definition of the layout.
+//! Into panels, by the definition of the layout.
 
-use super::{PackError, PackedWeights, Plan, WeightParts, is_nibbles};
+use super::{PackError, Plan, WeightParts, is_nibbles};
 use crate::isa::LANES;
 use crate::micro::code_bytes;
-use std::ops::Range;
 use tessera_tile_ir::format::read_code;
 
 impl WeightParts<'_> {
@@ -101,45 +100,6 @@ fn pack_scales(plan: &Plan, parts: &WeightParts<'_>, (row, lane): (usize, usize)
         scales[at..at + bytes].copy_from_slice(from);
         if plan.format.zero_point {
             zero_points[group * LANES + lane] = parts.zero_points[first + group];
-        }
-    }
-}
-
-impl PackedWeights {
-    /// Decodes columns `cols` of one row: see [`PackedWeights::decode_block`].
-    ///
-    /// # Panics
-    /// If `out` is not as long as `cols`.
-    pub fn decode_row(&self, row: usize, cols: Range<usize>, out: &mut [f32]) {
-        assert_eq!(out.len(), cols.len(), "one value a column");
-        let plan = &self.plan;
-        if row >= plan.rows {
-            out.fill(0.0);
-            return;
-        }
-        let (panel, lane) = (self.panel(row / LANES), row % LANES);
-        let element = plan.format.element;
-        let bytes = code_bytes(element.bits());
-        for (col, out) in cols.zip(out) {
-            if col >= plan.cols {
-                *out = 0.0;
-                continue;
-            }
-            let code = if is_nibbles(plan.format) {
-                let byte = panel.nibbles()[col / 8][4 * lane + col % 4];
-                u32::from(if col % 8 < 4 { byte & 15 } else { byte >> 4 })
-            } else {
-                read_code(&panel.codes[(col * LANES + lane) * bytes..][..bytes], 8 * bytes, 0)
-            };
-            let at = col / plan.group * LANES + lane;
-            let Some(tile) = plan.format.scale_tile else {
-                *out = element.decode(code);
-                continue;
-            };
-            let scale = tile.scale.read(panel.scales, at) * self.tensor_scale;
-            // Four-bit codes count from their zero point instead of from the code of zero.
-            let zero = panel.zero_points.get(at).map_or(0.0, |zero| f32::from(*zero) - 8.0);
-            *out = (element.decode(code) - zero) * scale;
         }
     }
 }

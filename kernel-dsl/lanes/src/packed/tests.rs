@@ -1,6 +1,7 @@
 //! Packed weights decode to what the stored ones stand for.
 
 use super::*;
+use crate::isa::{AnyIsa, WithIsa};
 use crate::samples::{FORMATS, Sample};
 
 /// The value of an element by the definition of the stored layout.
@@ -26,24 +27,47 @@ fn stored(sample: &Sample, row: usize, col: usize) -> f32 {
     }
 }
 
+struct DecodeBlock<'a> {
+    packed: &'a PackedWeights,
+    rows: usize,
+    cols: Range<usize>,
+}
+
+impl WithIsa for &DecodeBlock<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn call<I: Isa>(self, isa: I) -> Vec<f32> {
+        let width = self.cols.len();
+        let mut out = vec![f32::NAN; self.rows * width];
+        self.packed.decode_block(isa, [0..self.rows, self.cols.clone()], &mut out, width);
+        out
+    }
+}
+
 #[test]
 fn packing_keeps_every_value() {
     for format in FORMATS {
         for (rows, cols) in [(1, 1), (16, 128), (17, 136), (40, 300), (130, 260)] {
             let Some(sample) = Sample::new(format, rows, cols, 3) else { continue };
             let packed = sample.packed();
-            let mut got = vec![f32::NAN; (rows + 1) * (cols + 2)];
-            packed.decode_block(0..rows + 1, 0..cols + 2, &mut got, cols + 2);
-            for row in 0..rows + 1 {
-                for col in 0..cols + 2 {
+            for (isa, first) in AnyIsa::available().into_iter().flat_map(|isa| [(isa, 0), (isa, 3)])
+            {
+                let width = (cols + 2).saturating_sub(first);
+                let got = isa.run(&DecodeBlock {
+                    packed: &packed,
+                    rows: rows + 1,
+                    cols: first..first + width,
+                });
+                for (i, got) in got.into_iter().enumerate() {
+                    let (row, col) = (i / width, first + i % width);
                     let inside = row < rows && col < cols;
                     let want = if inside { stored(&sample, row, col) } else { 0.0 };
-                    let got = got[row * (cols + 2) + col];
                     let same = got.to_bits() == want.to_bits() || got == 0.0 && want == 0.0;
+                    let name = format.name;
                     assert!(
                         same,
-                        "{} [{rows}, {cols}] at {row}, {col}: {got}, {want}",
-                        format.name
+                        "{name} [{rows}, {cols}] at {row}, {col}: {got}, {want}, {isa:?}"
                     );
                 }
             }

@@ -1,34 +1,28 @@
-//! Queries into latent space and values out of it: one product a head, with the head's own weights.
+//! Queries into latent space and values out of it.
 //!
-//! A head's part of `kv_b` is used along both axes. Along its columns (`w_v`) it is a weight like any
-//! other, and a copy of its rows keeps its format. Along its rows (`w_k`) its codes lie the wrong
-//! way round, so a copy is made once, transposed, in f32: exact, and read from end to end.
+//! A head's part of `kv_b` is used along both axes. Along its rows (`w_k`) a kernel of its own reads
+//! it where it is. Along its columns (`w_v`) it is a weight like any other: one product a head, with
+//! a copy of its rows in their format.
 
 use super::super::cpu::{CpuDevice, pack};
-use super::{Result, launched};
+use super::{Heads, Result, int, launched};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use tessera_kernel_artifacts::cpu;
+use tessera_kernel_artifacts::lanes::Isa;
 use tessera_kernel_artifacts::lanes::exec::PackedView;
+use tessera_kernel_artifacts::lanes::isa::Scalar;
 use tessera_kernel_artifacts::lanes::memory::Arena;
 use tessera_kernel_artifacts::lanes::packed::PackedWeights;
 use tessera_kernels::formats::{PackedMatrix, Parts, format};
-use tessera_kernels::launch::{RowView, WeightId};
+use tessera_kernels::launch::WeightId;
 use tessera_kernels::ops::absorb::{AbsorbQuery, AbsorbValue};
 use tessera_kernels::ops::mla_prefill::MlaDims;
 
-/// The heads' weights of each `kv_b` that was absorbed so far.
+/// `w_v` of each head, `[v_head_dim, kv_lora_rank]`, for each `kv_b` that was absorbed so far.
 #[derive(Debug, Default)]
-pub(in crate::device) struct Absorbed(HashMap<u32, HeadWeights>);
-
-#[derive(Debug)]
-struct HeadWeights {
-    /// `w_k` transposed, `[kv_lora_rank, qk_nope_head_dim]`.
-    keys: Vec<PackedWeights>,
-    /// `w_v`, `[v_head_dim, kv_lora_rank]`.
-    values: Vec<PackedWeights>,
-}
+pub(in crate::device) struct Absorbed(HashMap<u32, Vec<PackedWeights>>);
 
 impl Absorbed {
     /// Makes the heads' weights of a `kv_b` that is not there yet.
@@ -47,38 +41,29 @@ impl Absorbed {
         id: WeightId,
         kv_b: &PackedWeights,
         dims: &MlaDims,
-    ) -> Result<&HeadWeights> {
+    ) -> Result<&[PackedWeights]> {
         Ok(match self.0.entry(id.0) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(HeadWeights::new(kv_b, dims)?),
+            Entry::Vacant(new) => new.insert(head_values(kv_b, dims)?),
         })
     }
 }
 
-impl HeadWeights {
-    fn new(kv_b: &PackedWeights, dims: &MlaDims) -> Result<Self> {
-        let arena = Arena::new();
-        let (nope, v, rank) = (dims.qk_nope_head_dim, dims.v_head_dim, dims.kv_lora_rank);
-        let mut heads = Self { keys: Vec::new(), values: Vec::new() };
-        for head in 0..dims.num_heads {
-            let first = head * dims.kv_b_head_rows();
-            let mut w_k = vec![0.0; nope * rank];
-            kv_b.decode_block(first..first + nope, 0..rank, &mut w_k, rank);
-            let transposed = (0..nope * rank).map(|i| w_k[i % nope * rank + i / nope]);
-            heads.keys.push(pack(&plain([rank, nope], transposed), &arena)?);
-            let rows = first + nope..first + nope + v;
-            let copy = kv_b.copy_rows(rows.clone(), &arena)?;
-            heads.values.push(match copy {
-                Some(copy) => copy,
-                None => {
-                    let mut w_v = vec![0.0; v * rank];
-                    kv_b.decode_block(rows, 0..rank, &mut w_v, rank);
-                    pack(&plain([v, rank], w_v.into_iter()), &arena)?
-                }
-            });
+fn head_values(kv_b: &PackedWeights, dims: &MlaDims) -> Result<Vec<PackedWeights>> {
+    let arena = Arena::new();
+    let (nope, v, rank) = (dims.qk_nope_head_dim, dims.v_head_dim, dims.kv_lora_rank);
+    let head = |head: usize| {
+        let first = head * dims.kv_b_head_rows() + nope;
+        let rows = first..first + v;
+        if let Some(copy) = kv_b.copy_rows(rows.clone(), &arena)? {
+            return Ok(copy);
         }
-        Ok(heads)
-    }
+        let mut w_v = vec![0.0; v * rank];
+        let scalar = Scalar::detect().expect("every CPU has the scalar instructions");
+        kv_b.decode_block(scalar, [rows, 0..rank], &mut w_v, rank);
+        pack(&plain([v, rank], w_v.into_iter()), &arena)
+    };
+    (0..dims.num_heads).map(head).collect()
 }
 
 /// A matrix of f32.
@@ -91,43 +76,27 @@ fn plain([rows, cols]: [usize; 2], values: impl Iterator<Item = f32>) -> PackedM
 
 pub(super) fn absorb_query(device: &mut CpuDevice, op: &AbsorbQuery) -> Result {
     let (dims, rank) = (&op.dims, op.dims.kv_lora_rank);
-    per_head(device, (op.kv_b, dims), &op.ql_nope, |heads, head| Product {
-        x: op.q.columns(head * dims.qk_head_dim(), dims.qk_nope_head_dim),
-        w: &heads.keys[head],
-        y: op.ql_nope.columns(head * rank, rank),
+    let heads = |size, stride| Heads { count: dims.num_heads, first: 0, size, stride };
+    device.lend([op.ql_nope.buffer], |device, [ql_nope]| {
+        let absorb = cpu::AbsorbQuery {
+            q_nope: device.heads(&op.q, heads(dims.qk_nope_head_dim, dims.qk_head_dim())),
+            kv_b: device.packed_weight(op.kv_b),
+            v_head_dim: int(dims.v_head_dim),
+            ql_nope: ql_nope.heads(&op.ql_nope, heads(rank, rank)),
+        };
+        launched(absorb.launch(device.cpu()))
     })
 }
 
 pub(super) fn absorb_value(device: &mut CpuDevice, op: &AbsorbValue) -> Result {
     let (rank, size) = (op.dims.kv_lora_rank, op.dims.v_head_dim);
-    per_head(device, (op.kv_b, &op.dims), &op.out, |heads, head| Product {
-        x: op.latent.columns(head * rank, rank),
-        w: &heads.values[head],
-        y: op.out.columns(head * size, size),
-    })
-}
-
-/// `y = x * w^T` of one head.
-struct Product<'a> {
-    x: RowView,
-    w: &'a PackedWeights,
-    y: RowView,
-}
-
-/// Multiplies for each head; all products go to the buffer of `out`.
-fn per_head(
-    device: &mut CpuDevice,
-    (kv_b, dims): (WeightId, &MlaDims),
-    out: &RowView,
-    product: impl Fn(&HeadWeights, usize) -> Product<'_>,
-) -> Result {
     let mut absorbed = std::mem::take(&mut device.absorbed);
-    let result = device.lend([out.buffer], |device, [out]| {
-        let heads = absorbed.heads(kv_b, device.packed(kv_b), dims)?;
-        (0..dims.num_heads).try_for_each(|head| {
-            let Product { x, w, y } = product(heads, head);
-            let (x, w) = (device.view(&x), PackedView::<2>::new(w));
-            launched(cpu::WGemm { x, w, y: out.view(&y) }.launch(device.cpu()))
+    let result = device.lend([op.out.buffer], |device, [out]| {
+        let heads = absorbed.heads(op.kv_b, device.packed(op.kv_b), &op.dims)?;
+        heads.iter().enumerate().try_for_each(|(head, w)| {
+            let x = device.view(&op.latent.columns(head * rank, rank));
+            let y = out.view(&op.out.columns(head * size, size));
+            launched(cpu::WGemm { x, w: PackedView::<2>::new(w), y }.launch(device.cpu()))
         })
     });
     device.absorbed = absorbed;
