@@ -17,19 +17,27 @@ pub fn logit_stats(
     log_sum: &mut Out<f32, { [R] }>,
 ) {
     let r = program_id(0);
+    // Only the last block may end early.
+    let whole = VOCAB / BLOCK * BLOCK;
+    let parts = [(full::<i64, 0>([], 0), whole, false), (whole, VOCAB, true)];
     let mut largest = full::<f32, 1>([1], f32::NEG_INFINITY);
-    let mut first = zeros::<i64, 1>([1]);
-    for c in range(0, VOCAB, BLOCK) {
-        let logit = row_block(logits, r, c, VOCAB);
-        let block_max = logit.max(0);
-        let higher = (block_max > largest) | block_max.is_nan();
-        first = select(higher, logit.argmax(0) + c, first);
-        largest = max(largest, block_max);
+    let mut at = zeros::<i64, 1>([1]);
+    for (start, end, ragged) in parts {
+        for c in range(start, end, BLOCK) {
+            let block_max = row_block(logits, (r, c), VOCAB, ragged).max(0);
+            let higher = (block_max > largest) | block_max.is_nan();
+            at = select(higher, c, at);
+            largest = max(largest, block_max);
+        }
     }
     let mut sum = zeros::<f32, 1>([BLOCK]);
-    for c in range(0, VOCAB, BLOCK) {
-        sum = sum + (row_block(logits, r, c, VOCAB) - largest).exp();
+    for (start, end, ragged) in parts {
+        for c in range(start, end, BLOCK) {
+            sum = sum + (row_block(logits, (r, c), VOCAB, ragged) - largest).exp();
+        }
     }
+    let at = at.reshape([]);
+    let first = row_block(logits, (r, at), VOCAB, true).argmax(0) + at;
     let usable = (largest > f32::NEG_INFINITY) & (largest < f32::INFINITY);
     argmax.store([r], select(usable, first, -1).to::<i32>());
     log_sum.store([r], select(usable, largest + sum.sum(0).ln(), f32::NAN));
@@ -53,7 +61,7 @@ pub fn top_logprobs(
         let mut best = full::<f32, 1>([1], f32::NEG_INFINITY);
         let mut best_id = full::<i64, 1>([1], i64::MAX);
         for c in range(0, VOCAB, BLOCK) {
-            let logit = row_block(logits, r, c, VOCAB);
+            let logit = row_block(logits, (r, c), VOCAB, true);
             let id = c + iota(BLOCK);
             // Those after the last one found, in the order of the result.
             let after = (logit < last) | ((logit == last) & (id > last_id));
@@ -73,9 +81,15 @@ pub fn top_logprobs(
     }
 }
 
-/// Logits from column `c` on; `-inf` past the vocabulary, which counts nowhere.
+/// Logits of row `r` from column `c` on. A block that may be `ragged` has `-inf` past the vocabulary,
+/// which counts nowhere.
 #[tile_fn]
-fn row_block(logits: In<f32>, r: Tile<i64>, c: Tile<i64>, vocab: Tile<i64>) -> Tile<f32> {
-    let inside = c + iota(BLOCK) < vocab;
-    select(inside, logits.tile([r, c], [BLOCK]), f32::NEG_INFINITY)
+fn row_block(
+    logits: In<f32>,
+    (r, c): (Tile<i64>, Tile<i64>),
+    vocab: Tile<i64>,
+    ragged: bool,
+) -> Tile<f32> {
+    let logit = logits.tile([r, c], [BLOCK]);
+    if ragged { select(c + iota(BLOCK) < vocab, logit, f32::NEG_INFINITY) } else { logit }
 }
