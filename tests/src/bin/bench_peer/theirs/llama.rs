@@ -69,9 +69,7 @@ fn single(command: &mut Command) -> Result<Rates> {
     let (prompt, decoded) = (PREFILL_TOKENS.to_string(), DECODE_TOKENS.to_string());
     command.args(["-p", &prompt, "-n", &decoded, "-r", "3", "-o", "json"]);
     let (printed, _) = run_command(command)?;
-    // ik_llama.cpp says there first how it reads the model.
-    let json = printed.find("[\n").map_or(printed.as_str(), |start| &printed[start..]);
-    let bench: Value = serde_json::from_str(json)?;
+    let bench: Value = serde_json::from_str(&json_lines(&printed))?;
     let mut rates = Rates::new();
     for test in bench.as_array().context("llama-bench writes an array")? {
         let samples = test["samples_ts"].as_array().context("samples_ts")?;
@@ -80,6 +78,12 @@ fn single(command: &mut Command) -> Result<Rates> {
         rates.insert(if is_prefill { prefill_name() } else { decode_name() }, best);
     }
     Ok(rates)
+}
+
+/// The lines of an indented array: ik_llama.cpp says in between how it reads the model.
+fn json_lines(printed: &str) -> String {
+    let is_json = |line: &&str| line.starts_with([' ', '[', ']']);
+    printed.lines().filter(is_json).collect::<Vec<_>>().join("\n")
 }
 
 /// Sequences that share a prompt, with `llama-batched-bench`.
@@ -93,6 +97,14 @@ fn batched(command: &mut Command) -> &mut Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_between_lines_of_json_is_left_out() {
+        let printed =
+            "[\n==== Adjusted tensors\nComputed blk.0\n  {\n    \"n_prompt\": 64\n  }\n]\n";
+        let json: Value = serde_json::from_str(&json_lines(printed)).unwrap();
+        assert_eq!(json[0]["n_prompt"], 64);
+    }
 
     #[test]
     fn a_table_has_rates_by_batch() {
