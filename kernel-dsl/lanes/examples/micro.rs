@@ -269,8 +269,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// How `rows` rows of activations lie in memory.
 fn shape(isa: AnyIsa, rows: usize) -> A16Shape {
-    let shape = A16Shape::new(COLS, 32);
-    if isa.has_tiles() { shape.with_tiles(rows) } else { shape }
+    A16Shape::new(COLS, 32).for_rows(rows, isa.has_tiles())
 }
 
 /// `bounds`: GB/s read, GOP/s of 16-bit by 8-bit products, GFLOP/s.

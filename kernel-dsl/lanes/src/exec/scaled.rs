@@ -259,10 +259,8 @@ impl Cpu {
     /// If there are more slots than the device has, or the groups are not whole steps of 8 columns.
     pub fn quantize(&self, slot: usize, x: &View<'_, f32, 2>, group: usize) -> Quantized<'_> {
         let [rows, cols] = x.dims();
-        let mut shape = A16Shape::new(cols, group.min(cols.max(1).next_multiple_of(8)));
-        if self.isa.has_tiles() {
-            shape = shape.with_tiles(rows);
-        }
+        let shape = A16Shape::new(cols, group.min(cols.max(1).next_multiple_of(8)));
+        let shape = shape.for_rows(rows, self.isa.has_tiles());
         let width = shape.row_words();
         let len = rows * width;
         let mut words = lock(&self.activations[slot]);

@@ -195,9 +195,9 @@ struct Memory {
     total_stride: usize,
 }
 
-/// A quarter of a group: both panels times one plane of the left side and then times the other,
-/// into tiles `$a` and `$b`. Meanwhile it stores the sums `$c` and `$d` of the group before, and
-/// asks for memory, two lines at a time, as more would wait for each other.
+/// A quarter of a group: the first two multiply both panels by one plane of the left side, the others
+/// by the other, into tiles `$a` and `$b`. Each asks for two lines of memory, as more would wait for
+/// each other.
 #[rustfmt::skip] // one instruction a line
 macro_rules! multiply {
     (no $($rest:tt)*) => { "" };
@@ -209,7 +209,6 @@ macro_rules! multiply {
             "tileloadd tmm6, [{left} + {stride}*1 + ", $group, "*128]\n",
             "prefetcht1 [{soon_0} + ", $group, "*256]\n",
             "prefetcht1 [{soon_1} + ", $group, "*256]\n",
-
         )
     };
     (yes $group:literal 1 [$a:literal $b:literal]) => {
@@ -219,7 +218,6 @@ macro_rules! multiply {
             "tdpbf16ps tmm", $b, ", tmm6, tmm5\n",
             "prefetcht1 [{soon_0} + ", $group, "*256 + 64]\n",
             "prefetcht1 [{soon_1} + ", $group, "*256 + 64]\n",
-
         )
     };
     (yes $group:literal 2 [$a:literal $b:literal]) => {
@@ -228,7 +226,6 @@ macro_rules! multiply {
             "tdpbf16ps tmm", $a, ", tmm7, tmm4\n",
             "prefetcht1 [{soon_0} + ", $group, "*256 + 128]\n",
             "prefetcht1 [{soon_1} + ", $group, "*256 + 128]\n",
-
         )
     };
     (yes $group:literal 3 [$a:literal $b:literal]) => {
@@ -236,7 +233,6 @@ macro_rules! multiply {
             "tdpbf16ps tmm", $b, ", tmm7, tmm5\n",
             "prefetcht1 [{soon_0} + ", $group, "*256 + 192]\n",
             "prefetcht1 [{soon_1} + ", $group, "*256 + 192]\n",
-
         )
     };
 }

@@ -41,12 +41,12 @@ impl A16Shape {
         Self { cols, group, tiles: false }
     }
 
-    /// As many rows at most as `rows` for an instruction set that has tiles: they are for these,
-    /// too, where these may be faster.
+    /// As many rows at most as `rows`: they are for tiles, too, if the instruction set has them and
+    /// they may be faster.
     #[must_use]
-    pub const fn with_tiles(self, rows: usize) -> Self {
+    pub const fn for_rows(self, rows: usize, has_tiles: bool) -> Self {
         let whole = self.group == TILE_BLOCK && self.cols.is_multiple_of(TILE_BLOCK);
-        Self { tiles: whole && rows >= LEAST_TILE_ROWS, ..self }
+        Self { tiles: has_tiles && whole && rows >= LEAST_TILE_ROWS, ..self }
     }
 
     /// Words of one row: an odd number of cache lines, so that rows next to each other do not meet

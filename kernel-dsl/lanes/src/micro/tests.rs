@@ -51,7 +51,8 @@ impl Product<'_> {
     #[inline(always)]
     fn int<I: Isa, T: IntCodes, S: Decode>(&self, isa: I) -> Vec<f32> {
         let (cols, group) = (self.w.cols(), self.group());
-        let shape = a16_shape(isa, A16Shape::new(cols, group), self.m);
+        let has_tiles = isa.tiles(1).is_some();
+        let shape = A16Shape::new(cols, group).for_rows(self.m, has_tiles);
         let mut words = vec![0; self.m * shape.row_words()];
         for (x, words) in self.x.chunks(cols).zip(words.chunks_mut(shape.row_words())) {
             quantize_row(isa, x, shape, words);
@@ -220,12 +221,6 @@ fn tile_products() {
     }
 }
 
-/// `shape` for `rows` rows of an instruction set.
-#[inline(always)]
-fn a16_shape<I: Isa>(isa: I, shape: A16Shape, rows: usize) -> A16Shape {
-    if isa.tiles(1).is_some() { shape.with_tiles(rows) } else { shape }
-}
-
 struct Quantize<'a>(&'a [f32], A16Shape);
 
 impl WithIsa for &Quantize<'_> {
@@ -247,7 +242,7 @@ fn quantized_rows_hold_the_nearest_codes() {
     awkward[64..96].fill(0.0);
     awkward[100] = f32::MIN_POSITIVE;
     for (cols, group) in [(300, 32), (300, 300), (256, 128), (9, 16), (1, 8), (64, 16)] {
-        let (x, shape) = (&awkward[..cols], A16Shape::new(cols, group).with_tiles(8));
+        let (x, shape) = (&awkward[..cols], A16Shape::new(cols, group).for_rows(8, true));
         let words = AnyIsa::available()[0].run(&Quantize(x, shape));
         for isa in AnyIsa::available() {
             assert_eq!(isa.run(&Quantize(x, shape)), words, "{isa:?}");

@@ -52,17 +52,17 @@ impl PackedWeights {
     fn scales<I: Isa>(&self, isa: I, panel: &Panel<'_>, idx: usize) -> Option<[f32; LANES]> {
         let tile = self.plan.format.scale_tile?;
         let mut scales = [0.0; LANES];
-        if tile.scale == ScaleType::Bf16 {
+        let stored = if tile.scale == ScaleType::Bf16 {
             let codes = &panel.scales.as_chunks::<{ 2 * LANES }>().0[idx];
             isa.prefetch(codes, 4 * LANES);
-            isa.store(isa.from_bits(isa.shl::<16>(isa.load_u16(codes))), &mut scales);
+            isa.from_bits(isa.shl::<16>(isa.load_u16(codes)))
         } else {
             for (lane, scale) in scales.iter_mut().enumerate() {
                 *scale = tile.scale.read(panel.scales, idx * LANES + lane);
             }
-        }
-        let scaled = isa.mul(isa.load(&scales), isa.splat(self.tensor_scale));
-        isa.store(scaled, &mut scales);
+            isa.load(&scales)
+        };
+        isa.store(isa.mul(stored, isa.splat(self.tensor_scale)), &mut scales);
         Some(scales)
     }
 

@@ -82,6 +82,7 @@ impl Peer {
     /// # Errors
     /// If the peer fails, or prints what is not understood.
     pub(super) fn run(self, workdir: &Path, threads: usize, only: &str) -> Result<Rates> {
+        let workdir = &std::path::absolute(workdir)?;
         match self {
             Self::LlamaCpp => llama::run(workdir, threads),
             Self::IkLlamaCpp => llama::run_ik(workdir, threads),

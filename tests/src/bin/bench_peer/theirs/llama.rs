@@ -60,6 +60,8 @@ fn table_row(line: &str) -> Option<(usize, f64)> {
 
 fn tool(workdir: &Path, bin: &str, name: &str, threads: usize) -> Command {
     let mut command = Command::new(workdir.join(bin).join(name));
+    // ik_llama.cpp leaves a log where it runs.
+    command.current_dir(workdir);
     strongest(&mut command).arg("-m").arg(workdir.join(MODEL)).args(["-t", &threads.to_string()]);
     command
 }

@@ -14,7 +14,6 @@ const OPENMP: &str = "vllm-venv/lib/libiomp5.so";
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/peer/vllm_bench.py");
 
 pub(super) fn run(workdir: &Path, threads: usize, only: &str) -> Result<Rates> {
-    let workdir = std::path::absolute(workdir)?;
     let mut command = Command::new(workdir.join(PYTHON));
     strongest(&mut command).env("LD_PRELOAD", workdir.join(OPENMP));
     // Compiled code holds the number of threads.
