@@ -11,6 +11,7 @@ mod compile;
 mod dot;
 mod extents;
 mod infer;
+pub mod launch;
 mod layout;
 mod lower;
 mod manifest;
