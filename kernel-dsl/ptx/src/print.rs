@@ -151,7 +151,6 @@ fn reg(reg: Reg) -> String {
 fn operand(operand_: &Operand) -> String {
     match operand_ {
         Operand::Reg(r) => reg(*r),
-        Operand::Not(r) => format!("!{}", reg(*r)),
         Operand::Int(value) => value.to_string(),
         Operand::F32(bits) => format!("0f{bits:08X}"),
         Operand::F64(bits) => format!("0d{bits:016X}"),

@@ -412,7 +412,7 @@ impl<'k> Lower<'k> {
         let elem = ty.elem;
         let held = self.get(source, &layout);
         let single = self.unpacked(elem, &held);
-        let part = single[start / extent << low..][..1 << low].to_vec();
+        let part = single[(start / extent) << low..][..1 << low].to_vec();
         self.packed(elem, &part, Self::pack(elem, want))
     }
 
