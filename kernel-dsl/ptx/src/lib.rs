@@ -1,9 +1,9 @@
 //! Tile IR to PTX.
 
+pub mod bundle;
 mod extents;
+pub mod isa;
 mod manifest;
 
 pub use extents::{Expr, ExprOp};
-pub use manifest::{
-    AssertEntry, AxisEntry, KernelEntry, Manifest, ParamEntry, ParamEntryKind,
-};
+pub use manifest::{AssertEntry, AxisEntry, KernelEntry, Manifest, ParamEntry, ParamEntryKind};
