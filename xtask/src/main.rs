@@ -18,6 +18,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   accuracy [OPTIONS]       tiny-kimi's evaluation sets through HTTP, per format
   kernel [NAME [OPTIONS]]  kernels: variants, what each line became, values of its tiles
   build-kernels [OPTIONS]  PTX of every kernel, assembled and measured; needs no GPU
+  probe-isa                which targets the assembler takes each instruction for
   bench concurrency        BF16 against FP8 cache, 1 to 64 concurrent requests
   bench integrity          page-tag check on against off, paired
   bench peer WORKDIR       against llama.cpp, or --peer ik_llama.cpp or vllm, on what
@@ -42,6 +43,7 @@ fn main() -> Result<()> {
         ["accuracy", rest @ ..] => served_tool("accuracy", rest),
         ["kernel", rest @ ..] => kernel(rest),
         ["build-kernels", rest @ ..] => gpu_kernels("build-kernels", rest),
+        ["probe-isa"] => gpu_kernels("probe-isa", &[]),
         ["bench", "concurrency", rest @ ..] => tool("bench_concurrency", rest),
         ["bench", "integrity", rest @ ..] => tool("bench_integrity", rest),
         ["bench", "peer", rest @ ..] => tool("bench_peer", rest),

@@ -4,6 +4,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use tessera_kernel_tool::gpu::build::{self, Places};
+use tessera_kernel_tool::gpu::probe;
+use tessera_kernel_tool::gpu::toolchain::Toolchain;
 
 /// Kernels for GPUs, without a GPU.
 #[derive(Debug, Parser)]
@@ -18,6 +20,9 @@ enum Command {
     /// Builds, assembles and bundles every kernel and says what each takes.
     #[command(name = "build-kernels")]
     Build(build::Options),
+    /// Asks the assembler which targets take each form of the instruction table.
+    #[command(name = "probe-isa")]
+    Probe,
 }
 
 fn main() -> ExitCode {
@@ -35,5 +40,11 @@ fn main() -> ExitCode {
 fn run(command: &Command, places: &Places) -> Result<bool> {
     match command {
         Command::Build(options) => build::run(options, places),
+        Command::Probe => {
+            let tools = Toolchain::fetch(&places.toolchain())?;
+            let table = places.root.join("kernel-dsl/ptx/src/isa.toml");
+            probe::run(&tools, &table, &places.target.join("kernels/probe"))?;
+            Ok(true)
+        }
     }
 }

@@ -10,6 +10,7 @@ pub mod baseline;
 pub mod build;
 pub mod by_hand;
 pub mod diagnose;
+pub mod probe;
 pub mod ptxas;
 pub mod report;
 pub mod sass;
