@@ -182,7 +182,8 @@ mod tests {
         let condition = Reg { class: Class::Pred, id: 0 };
         let apart = Node::If { condition, yes: vec![inst(read)], no: Vec::new(), together: false };
         check(vec![inst(write), apart], ".b[.|]");
-        let together = Node::If { condition, yes: vec![inst(read)], no: Vec::new(), together: true };
+        let together =
+            Node::If { condition, yes: vec![inst(read)], no: Vec::new(), together: true };
         check(vec![inst(write), together], ".[b.|]");
     }
 }

@@ -9,6 +9,7 @@ pub mod cases;
 pub mod choose;
 pub mod emulate;
 pub mod explain;
+pub mod gpu;
 pub mod matrix;
 pub mod source;
 pub mod trace;

@@ -6,7 +6,7 @@ use tessera_kernel_dsl::Target as Built;
 use tessera_kernel_tool::cases::{self, Case, differences, load};
 use tessera_kernel_tool::emulate;
 use tessera_kernels::tiles::entries;
-use tessera_ptx::{Compiled, Origin, Target, compile};
+use tessera_ptx::{Compiled, Origin, Sm, compile};
 use tessera_tile_ir::Kernel;
 use tessera_tile_ir::eval::evaluate;
 
@@ -47,9 +47,12 @@ fn cases_on_the_emulator() {
         for kernel in (entry.build)(Built::Cpu) {
             let kernel = kernel.expect("a kernel");
             let origin = Origin { class: String::new(), source_hash: String::new() };
-            let Ok(compiled) = compile(&kernel, &origin, Target::Sm90a) else {
-                println!("{} does not compile", kernel.label());
-                continue;
+            let compiled = match compile(&kernel, &origin, Sm::Sm90a) {
+                Ok(compiled) => compiled,
+                Err(errors) => {
+                    println!("{} {}", kernel.label(), errors[0]);
+                    continue;
+                }
             };
             for case in cases.iter().filter(|case| case.kernel == entry.name) {
                 if !case.fits(&kernel.formats, &kernel.consts) {
