@@ -250,7 +250,7 @@ impl Grid<'_> {
                 Err(Fault {
                     kind: trouble.kind,
                     entry: self.world.setup.entry.name.clone(),
-                    place: Some(place),
+                    place: Some(Box::new(place)),
                     others: others.into_iter().collect(),
                     message: trouble.message,
                 })
@@ -308,7 +308,7 @@ impl Grid<'_> {
         Fault {
             kind,
             entry: self.world.setup.entry.name.clone(),
-            place: places.next(),
+            place: places.next().map(Box::new),
             others: places.collect(),
             message: message.to_owned(),
         }
