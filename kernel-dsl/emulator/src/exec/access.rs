@@ -186,6 +186,11 @@ pub(super) struct Who<'c> {
 }
 
 impl<'c> Who<'c> {
+    /// A warp that makes plain accesses.
+    pub(super) fn weak(issue: Issue, clock: &'c Clock) -> Who<'c> {
+        Who { agent: issue.warp, clock, strong: false, pc: issue.pc }
+    }
+
     pub(super) fn agent(&self) -> Agent<'c> {
         Agent {
             agent: self.agent,

@@ -3,6 +3,7 @@
 mod access;
 mod cta;
 mod exchange;
+mod matrix;
 mod ordering;
 mod random;
 mod shared;
