@@ -313,12 +313,11 @@ impl Lower<'_> {
             let lows = both.map(|number| {
                 self.code.op(Class::B32, "bfe.s32", [number.into(), 0.into(), 8.into()])
             });
-            let highs = [0, 1].map(|i| {
-                self.code.op(Class::B32, "sub.s32", [both[i].into(), lows[i].into()])
-            });
+            let highs = [0, 1]
+                .map(|i| self.code.op(Class::B32, "sub.s32", [both[i].into(), lows[i].into()]));
             for (plane, parts) in planes.iter_mut().zip([highs, lows]) {
-                let [first, second] = parts
-                    .map(|part| self.code.op(Class::B32, "cvt.rn.f32.s32", [part.into()]));
+                let [first, second] =
+                    parts.map(|part| self.code.op(Class::B32, "cvt.rn.f32.s32", [part.into()]));
                 plane.push(self.bf16_pair(first, second));
             }
         }

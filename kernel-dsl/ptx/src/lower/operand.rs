@@ -84,7 +84,7 @@ impl Lower<'_> {
                 return self.input(*source, &side.transposed());
             }
             Some((OpKind::Decode, [source])) => match self.elem(*source) {
-                Elem::Stored(element) if is_exact(element) => {
+                Elem::Stored(element) => {
                     let form = Form::Codes(element, Elem::Stored(element));
                     return self.placed(*source, form, side);
                 }
@@ -145,10 +145,7 @@ impl Lower<'_> {
             let parts = self.split(first, second, PLANES);
             planes.iter_mut().zip(parts).for_each(|(plane, part)| plane.push(part));
         }
-        planes
-            .into_iter()
-            .map(|regs| Held { layout: held.layout.clone(), regs })
-            .collect()
+        planes.into_iter().map(|regs| Held { layout: held.layout.clone(), regs }).collect()
     }
 
     /// Puts planes of whole numbers into shared memory.

@@ -106,7 +106,10 @@ impl Lower<'_> {
         PackedWindow {
             row: self.add_index(Some(window.row), down),
             col: self.add_index(Some(window.col), across),
-            col_multiple: gcd(window.col_multiple, if cols == 0 { window.col_multiple } else { cols }),
+            col_multiple: gcd(
+                window.col_multiple,
+                if cols == 0 { window.col_multiple } else { cols },
+            ),
             ..*window
         }
     }
