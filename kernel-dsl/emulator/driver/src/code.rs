@@ -10,6 +10,7 @@ pub(crate) type Outcome<T = ()> = Result<T, Code>;
 
 macro_rules! codes {
     ($($name:ident = $value:literal, $text:literal;)*) => {
+        #[allow(dead_code, reason = "some codes are only named to those who ask for their text")]
         impl Code {
             $(
                 #[doc = $text]

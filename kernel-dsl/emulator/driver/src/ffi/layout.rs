@@ -147,7 +147,7 @@ pub(crate) struct Copy2d {
 }
 
 /// `CUtensorMap`: our own layout, see `tensor_map`. Aligned as the hardware wants it.
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorMap {
     pub(crate) words: [u64; 16],
