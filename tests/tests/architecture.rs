@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every edge between our crates. Another one needs a decision of its own.
-const EDGES: [(&str, &[&str]); 13] = [
+const EDGES: [(&str, &[&str]); 14] = [
     ("tessera", &["tessera-runtime"]),
-    ("tessera-emulator-driver", &[]),
+    ("tessera-emulator", &[]),
+    ("tessera-emulator-driver", &["tessera-emulator"]),
     (
         "tessera-kernel-artifacts",
         &[

@@ -169,7 +169,8 @@ impl Function {
             0 => int(self.max_threads()),
             1 => int(self.entry.shared_bytes),
             // How many registers an assembler would need is not known here.
-            2..=4 | 7 | 10..=16 => 0,
+            2 | 4 | 7 | 10..=16 => 0,
+            3 => int(self.entry.local_bytes),
             5 | 6 => version,
             8 => int(self.max_dynamic_shared.load(Ordering::Relaxed)),
             9 => self.carveout.load(Ordering::Relaxed),

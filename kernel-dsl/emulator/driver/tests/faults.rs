@@ -112,32 +112,65 @@ fn a_kernel_must_not_run_after_its_memory_was_freed_in_order() {
     });
 }
 
+/// The second of three launches fails as planned, with `code`.
+fn second_launch_fails(name: &str, kind: &str, code: CUresult) {
+    stand_in(name, &[("FAULTS", &format!("launch:2:{kind}"))], || {
+        let _context = context(0);
+        let x = upload(&numbers(0, 32));
+        let mut affine = Affine { function: function(module(), "affine"), x, n: 32, a: 1, b: 1 };
+        ok(affine.launch(null_mut()));
+        ok(cu!(cuCtxSynchronize()));
+        ok(affine.launch(null_mut()));
+        assert_eq!(cu!(cuCtxSynchronize()), code);
+        assert_eq!(affine.launch(null_mut()), code);
+        all_calls_return(code, x);
+    });
+}
+
 #[test]
-fn planned_launches_fail() {
-    let kinds = [
-        ("illegal_address", CUresult::CUDA_ERROR_ILLEGAL_ADDRESS),
-        ("assert", CUresult::CUDA_ERROR_ASSERT),
-        ("ecc", CUresult::CUDA_ERROR_ECC_UNCORRECTABLE),
-        ("timeout", CUresult::CUDA_ERROR_LAUNCH_TIMEOUT),
-    ];
-    for (kind, code) in kinds {
-        let fault = format!("launch:2:{kind}");
-        stand_in("planned_launches_fail", &[("FAULTS", &fault)], || {
-            let _context = context(0);
-            let x = upload(&numbers(0, 32));
-            let mut affine =
-                Affine { function: function(module(), "affine"), x, n: 32, a: 1, b: 1 };
-            ok(affine.launch(null_mut()));
-            ok(cu!(cuCtxSynchronize()));
-            ok(affine.launch(null_mut()));
-            let got = cu!(cuCtxSynchronize());
-            // The test runs with one setting at a time and is not told which.
-            assert_ne!(got, CUresult::CUDA_SUCCESS);
-            all_calls_return(got, x);
-            eprintln!("got {got:?}");
-        })
-        .inspect(|said| assert!(said.contains(&format!("got {code:?}")), "{said}"));
-    }
+fn a_planned_illegal_address() {
+    let code = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
+    second_launch_fails("a_planned_illegal_address", "illegal_address", code);
+}
+
+#[test]
+fn a_planned_assertion() {
+    second_launch_fails("a_planned_assertion", "assert", CUresult::CUDA_ERROR_ASSERT);
+}
+
+#[test]
+fn a_planned_memory_error() {
+    let code = CUresult::CUDA_ERROR_ECC_UNCORRECTABLE;
+    second_launch_fails("a_planned_memory_error", "ecc", code);
+}
+
+#[test]
+fn a_planned_endless_kernel() {
+    let code = CUresult::CUDA_ERROR_LAUNCH_TIMEOUT;
+    second_launch_fails("a_planned_endless_kernel", "timeout", code);
+}
+
+#[test]
+fn an_address_of_another_space_is_told_from_none_at_all() {
+    let name = "an_address_of_another_space_is_told_from_none_at_all";
+    stand_in(name, &[("DEVICES", "2")], || {
+        let _first = context(0);
+        ok(launch("wild", 4));
+        assert_eq!(cu!(cuCtxSynchronize()), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        let _second = context(1);
+        ok(launch("astray", 0));
+        assert_eq!(cu!(cuCtxSynchronize()), CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE);
+    });
+}
+
+#[test]
+fn a_misaligned_access_is_told() {
+    stand_in("a_misaligned_access_is_told", &[], || {
+        let _context = context(0);
+        let x = upload(&numbers(0, 32));
+        ok(launch("wild", x + 6));
+        assert_eq!(cu!(cuCtxSynchronize()), CUresult::CUDA_ERROR_MISALIGNED_ADDRESS);
+    });
 }
 
 #[test]

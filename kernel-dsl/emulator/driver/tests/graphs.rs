@@ -173,13 +173,10 @@ fn a_fork_that_is_joined_is_part_of_the_graph() {
         eprintln!("ran {order:?}");
     };
     let name = "a_fork_that_is_joined_is_part_of_the_graph";
-    let seen: Vec<String> = ["earliest", "latest"]
-        .iter()
-        .filter_map(|schedule| stand_in(name, &[("SCHEDULE", schedule)], body))
-        .collect();
-    if let [earliest, latest] = &seen[..] {
-        assert!(earliest.contains("ran [1, 2, 3, 4]"), "{earliest}");
-        assert!(latest.contains("ran [1, 3, 2, 4]"), "{latest}");
+    for (schedule, ran) in [("earliest", "[1, 2, 3, 4]"), ("latest", "[1, 3, 2, 4]")] {
+        // In the process that runs the body there is nothing more to do.
+        let Some(said) = stand_in(name, &[("SCHEDULE", schedule)], body) else { return };
+        assert!(said.contains(ran), "{schedule}: {said}");
     }
 }
 

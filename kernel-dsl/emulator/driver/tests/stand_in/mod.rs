@@ -90,6 +90,7 @@ pub(crate) fn numbers(start: u32, len: usize) -> Vec<u32> {
 /// - `affine(x, n, a, b)`: `x[i] = x[i] * a + b` for `i < n`.
 /// - `reverse(x)`: reverses the CTA's part of `x` through dynamic shared memory.
 /// - `wild(x)`: writes one element before `x`.
+/// - `astray(x)`: writes to shared memory as if it were global.
 /// - `stop()`: traps.
 /// - `fixed(x)`: `affine`'s like for CTAs of exactly 64 threads.
 pub(crate) const PTX: &str = include_str!("kernels.ptx");
