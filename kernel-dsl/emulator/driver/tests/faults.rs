@@ -5,16 +5,9 @@
 mod stand_in;
 
 use cudarc::driver::sys::{self, CUresult};
-use stand_in::{Affine, context, cu, function, module, numbers, ok, stand_in};
+use stand_in::{Affine, context, cu, function, module, numbers, ok, stand_in, upload};
 use std::ffi::c_void;
 use std::ptr::null_mut;
-
-fn upload(data: &[u32]) -> u64 {
-    let mut pointer = 0;
-    ok(cu!(cuMemAlloc_v2(&mut pointer, data.len() * 4)));
-    ok(cu!(cuMemcpyHtoD_v2(pointer, data.as_ptr().cast(), data.len() * 4)));
-    pointer
-}
 
 fn launch(name: &str, mut x: u64) -> CUresult {
     let mut params: [*mut c_void; 1] = [(&raw mut x).cast()];

@@ -5,24 +5,13 @@
 mod stand_in;
 
 use cudarc::driver::sys::{self, CUfunction_attribute as Attribute, CUresult};
-use stand_in::{Affine, PTX, context, cu, function, module, numbers, ok, stand_in};
+use stand_in::{
+    Affine, PTX, context, cu, download, function, module, numbers, ok, stand_in, upload,
+};
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
-
-fn upload(data: &[u32]) -> u64 {
-    let mut pointer = 0;
-    ok(cu!(cuMemAlloc_v2(&mut pointer, data.len() * 4)));
-    ok(cu!(cuMemcpyHtoD_v2(pointer, data.as_ptr().cast(), data.len() * 4)));
-    pointer
-}
-
-fn download(pointer: u64, len: usize) -> Vec<u32> {
-    let mut data = vec![0; len];
-    ok(cu!(cuMemcpyDtoH_v2(data.as_mut_ptr().cast(), pointer, len * 4)));
-    data
-}
 
 /// Launches an entry that takes one pointer.
 fn launch(
@@ -108,9 +97,9 @@ fn parameters_may_come_in_one_buffer() {
         let mut size = Box::new(20usize);
         let size_at = &raw mut *size;
         let mut extra: [*mut c_void; 5] = [
-            1 as *mut c_void,
+            std::ptr::without_provenance_mut(1),
             buffer.as_mut_ptr().cast(),
-            2 as *mut c_void,
+            std::ptr::without_provenance_mut(2),
             size_at.cast(),
             null_mut(),
         ];
@@ -293,9 +282,11 @@ fn a_graph_of_kernels_replays_with_new_parameters() {
         let mut params: sys::CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
         ok(cu!(cuGraphKernelNodeGetParams_v2(nodes[1], &mut params)));
         assert_eq!((params.func, params.gridDimX, params.blockDimX), (affine.function, 1, 32));
-        let place = params.kernelParams;
-        // SAFETY: four parameters, each behind a pointer, good until the node changes.
-        let factor = unsafe { place.add(2).read().cast::<u32>().read() };
+        let place = params.kernelParams.wrapping_add(2);
+        // SAFETY: the node has four parameters, each behind a pointer; this is the third's.
+        let factor = unsafe { place.read() }.cast::<u32>();
+        // SAFETY: the value lies in the node, which is not changed before this.
+        let factor = unsafe { factor.read() };
         assert_eq!(factor, 2);
         let (mut n, mut a, mut b) = (32u32, 1u32, 5u32);
         let mut pointer = x;

@@ -9,32 +9,13 @@
 mod stand_in;
 
 use cudarc::driver::sys::{self, CUresult};
-use stand_in::{context, cu, ok, stand_in};
+use stand_in::{context, cu, device_memory, event, ok, queue_note, ran, stand_in, stream};
 use std::ffi::c_void;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const LATE: (&str, &str) = ("LATENCY", "1000000");
 const NOT_READY: CUresult = CUresult::CUDA_ERROR_NOT_READY;
 const INVALID_HANDLE: CUresult = CUresult::CUDA_ERROR_INVALID_HANDLE;
-
-fn stream(flags: u32) -> sys::CUstream {
-    let mut stream = std::ptr::null_mut();
-    ok(cu!(cuStreamCreate(&mut stream, flags)));
-    stream
-}
-
-fn event(flags: u32) -> sys::CUevent {
-    let mut event = std::ptr::null_mut();
-    ok(cu!(cuEventCreate(&mut event, flags)));
-    event
-}
-
-fn device_memory(bytes: usize) -> u64 {
-    let mut pointer = 0;
-    ok(cu!(cuMemAlloc_v2(&mut pointer, bytes)));
-    pointer
-}
 
 /// Pinned memory for `len` words.
 fn pinned(len: usize) -> *mut u32 {
@@ -46,21 +27,6 @@ fn pinned(len: usize) -> *mut u32 {
 fn word(place: *const u32) -> u32 {
     // SAFETY: the tests pass places in pinned memory that they allocated and have not freed.
     unsafe { place.read_volatile() }
-}
-
-/// The order in which host functions ran.
-static RAN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-
-extern "C" fn note(data: *mut c_void) {
-    RAN.lock().unwrap().push(data as usize);
-}
-
-fn queue_note(stream: sys::CUstream, number: usize) {
-    ok(cu!(cuLaunchHostFunc(stream, Some(note), number as *mut c_void)));
-}
-
-fn ran() -> Vec<usize> {
-    std::mem::take(&mut *RAN.lock().unwrap())
 }
 
 #[test]

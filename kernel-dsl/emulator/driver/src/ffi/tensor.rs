@@ -27,7 +27,7 @@ pub(super) extern "C" fn cuTensorMapEncodeTiled(
     call("cuTensorMapEncodeTiled", |_| {
         let rank = rank as usize;
         ensure((1..=5).contains(&rank), Code::ERROR_INVALID_VALUE)?;
-        ensure(map.address() % 64 == 0, Code::ERROR_INVALID_VALUE)?;
+        ensure(map.address().is_multiple_of(64), Code::ERROR_INVALID_VALUE)?;
         let tiled = Tiled {
             data_type,
             address: address.address() as u64,
