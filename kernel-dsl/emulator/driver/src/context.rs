@@ -6,7 +6,7 @@ use crate::handles::lock;
 use crate::stream::{Order, Stream};
 use crate::work::Core;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::ThreadId;
 
@@ -17,8 +17,6 @@ pub(crate) struct Context {
     pub(crate) flags: Mutex<u32>,
     pub(crate) cache_config: Mutex<u32>,
     pub(crate) limits: Mutex<BTreeMap<u32, usize>>,
-    /// Contexts whose memory kernels of this one may use.
-    pub(crate) peers: Mutex<BTreeSet<u64>>,
     legacy: OnceLock<Arc<Stream>>,
     per_thread: Mutex<HashMap<ThreadId, Arc<Stream>>>,
 }
@@ -68,7 +66,6 @@ impl Driver {
             flags: Mutex::new(flags),
             cache_config: Mutex::new(0),
             limits: Mutex::default(),
-            peers: Mutex::default(),
             legacy: OnceLock::new(),
             per_thread: Mutex::default(),
         };

@@ -51,6 +51,14 @@ pub(crate) struct Shape {
     pub(crate) shared_bytes: u32,
 }
 
+/// What is to be launched, and with which parameters.
+pub(crate) struct Call<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) entry: &'a str,
+    pub(crate) shape: Shape,
+    pub(crate) params: &'a [u8],
+}
+
 /// The machine. Its users take turns.
 pub(crate) struct Gpu {
     machine: Mutex<Machine>,
@@ -114,16 +122,18 @@ impl Gpu {
         copied.map_err(|_| Code::ERROR_ILLEGAL_ADDRESS)
     }
 
+    /// Launches, if `alive` still holds when the machine is free: what failed meanwhile may have been
+    /// in the same context.
     pub(crate) fn launch(
         &self,
-        program: &Program,
-        entry: &str,
-        shape: &Shape,
-        params: &[u8],
+        call: &Call<'_>,
+        alive: impl FnOnce() -> Outcome,
     ) -> Result<Done, Failure> {
-        let Shape { grid, block, shared_bytes } = *shape;
-        let launch = Launch { grid, block, shared_bytes, params };
-        match lock(&self.machine).launch(&program.module, entry, &launch) {
+        let Shape { grid, block, shared_bytes } = call.shape;
+        let launch = Launch { grid, block, shared_bytes, params: call.params };
+        let mut machine = lock(&self.machine);
+        alive().map_err(|code| Failure { code, report: String::new() })?;
+        match machine.launch(&call.program.module, call.entry, &launch) {
             Ok(profile) => {
                 let instructions = profile.total.warp_instructions;
                 Ok(Done { instructions, json: json_of(&profile) })

@@ -3,17 +3,19 @@
 
 use crate::code::{Code, Outcome, log};
 use crate::device::Device;
+use crate::driver::driver;
 use crate::event::Event;
 use crate::ffi::host::{HostFn, HostSpan};
-use crate::gpu::Shape;
+use crate::gpu::{Call, Failure, Shape};
 use crate::handles::lock;
 use crate::module::Function;
 use crate::plan::{Plan, Run};
 use crate::settings::Planned;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// The part of a context that its queues know: its device and whether it still works.
 pub(crate) struct Core {
@@ -21,6 +23,8 @@ pub(crate) struct Core {
     pub(crate) device: Arc<Device>,
     /// The code that every call returns from now on; 0 while all is well.
     error: AtomicU32,
+    /// Contexts whose memory kernels of this one may use, and their devices.
+    pub(crate) peers: Mutex<BTreeMap<u64, i32>>,
 }
 
 /// A launch with everything it needs.
@@ -114,7 +118,7 @@ const BYTES_PER_NS: u64 = 50;
 
 impl Core {
     pub(crate) fn new(id: u64, device: Arc<Device>) -> Arc<Self> {
-        Arc::new(Self { id, device, error: AtomicU32::new(0) })
+        Arc::new(Self { id, device, error: AtomicU32::new(0), peers: Mutex::default() })
     }
 
     /// An error if a kernel or the device failed before: the context does nothing any more.
@@ -197,9 +201,14 @@ impl Core {
     fn launch(&self, kernel: &Kernel) -> Outcome<u64> {
         let (device, function) = (&self.device, &kernel.function);
         let entry = &function.entry.name;
-        let program = &function.program;
         let number = device.next_launch();
-        match device.gpu.launch(program, entry, &kernel.shape, &kernel.params) {
+        let call =
+            Call { program: &function.program, entry, shape: kernel.shape, params: &kernel.params };
+        let done = match self.foreign(&kernel.params) {
+            Some(report) => Err(Failure { code: Code::ERROR_ILLEGAL_ADDRESS, report }),
+            None => device.gpu.launch(&call, || self.check()),
+        };
+        match done {
             Ok(counts) => {
                 if let Some(profile) = &device.profile {
                     let Shape { grid, block, shared_bytes } = kernel.shape;
@@ -215,12 +224,36 @@ impl Core {
                 let sms = u64::try_from(device.sm_count()).unwrap_or(1);
                 Ok(OVERHEAD_NS + counts.instructions / sms)
             }
+            // Another launch of this context failed first, and has said so.
+            Err(failure) if failure.report.is_empty() => Err(failure.code),
             Err(failure) => {
                 let code = failure.code.row().map_or("", |row| row.1.trim_end_matches('\0'));
                 log(format_args!("{entry} failed with {code}\n{}", failure.report));
                 Err(failure.code)
             }
         }
+    }
+
+    /// Says which parameter points to memory of another device that this context has no access to.
+    /// All devices' memory lies in one machine, so that the emulator would let the kernel have it.
+    fn foreign(&self, params: &[u8]) -> Option<String> {
+        let driver = driver().ok()?;
+        params.chunks_exact(8).enumerate().find_map(|(index, word)| {
+            let pointer = u64::from_le_bytes(word.try_into().ok()?);
+            let (owner, _, allocation) = driver.owner(pointer)?;
+            let own = owner.ordinal == self.device.ordinal;
+            let enabled = lock(&self.peers).values().any(|peer| *peer == owner.ordinal);
+            let pool = allocation.pool.and_then(|pool| driver.pools.find(pool).ok());
+            let granted = pool.is_some_and(|pool| pool.grants(self.device.ordinal));
+            let message = format!(
+                "the parameter at byte {} is {pointer:#x}, memory of device {}, to which device {} \
+                 was given no access (cuCtxEnablePeerAccess, cuMemPoolSetAccess)",
+                index * 8,
+                owner.ordinal,
+                self.device.ordinal
+            );
+            (!own && !enabled && !granted).then_some(message)
+        })
     }
 
     fn copy(&self, copy: &Copy) -> Outcome<u64> {

@@ -5,7 +5,7 @@
 mod stand_in;
 
 use cudarc::driver::sys::{self, CUresult};
-use stand_in::{Affine, context, cu, function, module, numbers, ok, stand_in, upload};
+use stand_in::{Affine, context, cu, download, function, module, numbers, ok, stand_in, upload};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -154,6 +154,29 @@ fn an_address_of_another_space_is_told_from_none_at_all() {
         ok(launch("astray", 0));
         assert_eq!(cu!(cuCtxSynchronize()), CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE);
     });
+}
+
+#[test]
+fn memory_of_a_peer_is_out_of_reach_until_access_is_enabled() {
+    let name = "memory_of_a_peer_is_out_of_reach_until_access_is_enabled";
+    let said = stand_in(name, &[("DEVICES", "3")], || {
+        let owner = context(2);
+        let x = upload(&numbers(1, 32));
+        let run = || {
+            let function = function(module(), "affine");
+            ok(Affine { function, x, n: 32, a: 2, b: 0 }.launch(null_mut()));
+            cu!(cuCtxSynchronize())
+        };
+        let _with = context(0);
+        ok(cu!(cuCtxEnablePeerAccess(owner.cu_ctx(), 0)));
+        ok(run());
+        assert_eq!(download(x, 32), (1..33).map(|v| v * 2).collect::<Vec<_>>());
+        let _without = context(1);
+        assert_eq!(run(), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+    });
+    if let Some(said) = said {
+        assert!(said.contains("memory of device 2"), "{said}");
+    }
 }
 
 #[test]

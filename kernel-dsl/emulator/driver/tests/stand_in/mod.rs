@@ -27,15 +27,9 @@ fn folder() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let this = std::env::current_exe().expect("this program's path");
-        let library = this.with_file_name("libtessera_emulator_driver.so");
-        assert!(library.exists(), "{} was not built", library.display());
         let stem = this.file_stem().expect("a name");
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(stem);
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("a folder for the library");
-        for name in ["libcuda.so", "libcuda.so.1"] {
-            std::os::unix::fs::symlink(&library, folder.join(name)).expect("a link");
-        }
+        tessera_emulator_driver::install(&folder).expect("the library was built");
         folder
     })
 }
