@@ -176,7 +176,12 @@ impl Core {
 
     pub(crate) fn step(&self, step: &Step) -> Outcome<u64> {
         match step {
-            Step::Kernel(kernel) => self.launch(kernel),
+            Step::Kernel(kernel) => {
+                // A graph may hold kernels of other contexts than that of its launch.
+                let own = &kernel.function.core;
+                own.check()?;
+                own.launch(kernel).inspect_err(|code| own.poison(*code))
+            }
             Step::Copy(copy) => self.copy(copy),
             Step::Fill(fill) => self.fill(fill),
             Step::Host(function) => {

@@ -244,14 +244,21 @@ fn dependencies_do_not_cross_the_border_of_a_capture() {
 
         begin(first, RELAXED);
         ok(cu!(cuEventRecord(inside, first)));
-        assert_eq!(cu!(cuEventQuery(inside)), CUresult::CUDA_ERROR_CAPTURED_EVENT);
-        assert_eq!(cu!(cuEventSynchronize(inside)), CUresult::CUDA_ERROR_CAPTURED_EVENT);
         begin(second, RELAXED);
         ok(cu!(cuEventRecord(other, second)));
         let code = cu!(cuStreamWaitEvent(first, other, 0));
         assert_eq!(code, CUresult::CUDA_ERROR_STREAM_CAPTURE_MERGE);
         assert_eq!(end(first), Err(INVALIDATED));
         assert_eq!(end(second), Err(INVALIDATED));
+
+        let ask: [&dyn Fn() -> CUresult; 2] =
+            [&|| cu!(cuEventQuery(inside)), &|| cu!(cuEventSynchronize(inside))];
+        for ask in ask {
+            begin(first, RELAXED);
+            ok(cu!(cuEventRecord(inside, first)));
+            assert_eq!(ask(), CUresult::CUDA_ERROR_CAPTURED_EVENT);
+            assert_eq!(end(first), Err(INVALIDATED));
+        }
 
         // The capture is over; its events cannot be waited for any more.
         let code = cu!(cuStreamWaitEvent(outside, inside, 0));
@@ -445,5 +452,35 @@ fn external_events_are_nodes() {
         queue_note(second, 2);
         ok(cu!(cuStreamSynchronize(second)));
         assert_eq!(ran(), [1, 2]);
+    });
+}
+
+#[test]
+fn a_graph_may_span_devices() {
+    stand_in("a_graph_may_span_devices", &[("DEVICES", "2")], || {
+        use stand_in::{Affine, download, function, module, numbers, upload};
+        let second = context(1);
+        let (there, y) = (stream(1), upload(&numbers(1, 32)));
+        let function_there = function(module(), "affine");
+        let _first = context(0);
+        let (here, x) = (stream(1), upload(&numbers(0, 32)));
+        let function_here = function(module(), "affine");
+        let affine = |function, x| Affine { function, x, n: 32, a: 3, b: 1 };
+        let fork = event(2);
+        begin(here, GLOBAL);
+        ok(affine(function_here, x).launch(here));
+        ok(cu!(cuEventRecord(fork, here)));
+        ok(cu!(cuStreamWaitEvent(there, fork, 0)));
+        // A kernel runs where its module was loaded, whatever is current.
+        ok(affine(function_there, y).launch(there));
+        assert_eq!(affine(function_there, y).launch(here), CUresult::CUDA_ERROR_INVALID_HANDLE);
+        second.bind_to_thread().unwrap();
+        let join = event(2);
+        ok(cu!(cuEventRecord(join, there)));
+        ok(cu!(cuStreamWaitEvent(here, join, 0)));
+        let exec = instantiate(end(here).unwrap());
+        run(exec, here);
+        assert_eq!(download(y, 32), (1..33).map(|v| v * 3 + 1).collect::<Vec<_>>());
+        assert_eq!(download(x, 32), (0..32).map(|v| v * 3 + 1).collect::<Vec<_>>());
     });
 }

@@ -352,3 +352,32 @@ fn launches_are_profiled() {
         assert!(lines[0].contains(r#""global_bytes":512"#), "{}", lines[0]);
     }
 }
+
+#[test]
+fn functions_are_found_as_entry_points() {
+    stand_in("functions_are_found_as_entry_points", &[], || {
+        let find = |name: &std::ffi::CStr| {
+            let (mut place, mut status) = (
+                null_mut(),
+                sys::CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
+            );
+            let code = cu!(cuGetProcAddress_v2(name.as_ptr(), &mut place, 13000, 0, &mut status));
+            (code, place, status as u32)
+        };
+        let (code, place, status) = find(c"cuDriverGetVersion");
+        assert_eq!((code, status), (CUresult::CUDA_SUCCESS, 0));
+        // SAFETY: the address of a function that takes a place for a number and returns a code.
+        let get: unsafe extern "C" fn(*mut i32) -> CUresult = unsafe { std::mem::transmute(place) };
+        let mut version = 0;
+        // SAFETY: as above.
+        ok(unsafe { get(&mut version) });
+        assert_eq!(version, 13000);
+        let (code, place, status) = find(c"cuSomethingElse");
+        assert_eq!((code, status), (CUresult::CUDA_ERROR_NOT_FOUND, 1));
+        assert!(place.is_null());
+        // What is not supported is there, and says so.
+        let mut pointer = 0;
+        let code = cu!(cuMemAddressReserve(&mut pointer, 1 << 21, 0, 0, 0));
+        assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    });
+}

@@ -6,7 +6,7 @@
 use super::pointers::{Out, Text};
 use super::{
     context, copy, device, event, function, graph, graph_node, guard, launch, memory, module, pool,
-    stream, tensor,
+    stream, tensor, unsupported,
 };
 use crate::code::{Code, Outcome};
 
@@ -90,15 +90,18 @@ table! {
         cuStreamBeginCapture_v2 cuStreamEndCapture cuStreamIsCapturing cuStreamGetCaptureInfo_v2
         cuStreamGetCaptureInfo_v3 cuStreamUpdateCaptureDependencies_v2;
     tensor:
-        cuTensorMapEncodeTiled cuTensorMapEncodeIm2col;
+        cuTensorMapEncodeTiled;
+    unsupported: cuProfilerStart cuProfilerStop;
 }
 
 /// The function that a name without its version stands for: the newest that there is.
 fn find(name: &str) -> Option<*const ()> {
     let versions = ["_v4", "_v3", "_v2", ""];
     let names = versions.iter().map(|version| format!("{name}{version}"));
-    let index = names.filter_map(|name| NAMES.iter().position(|known| *known == name)).next()?;
-    addresses().get(index).copied()
+    let all: Vec<_> =
+        NAMES.iter().copied().zip(addresses()).chain(unsupported::refused()).collect();
+    let found = names.filter_map(|name| all.iter().find(|(known, _)| *known == name)).next()?;
+    Some(found.1)
 }
 
 /// `CU_GET_PROC_ADDRESS_SUCCESS` and `_SYMBOL_NOT_FOUND`.

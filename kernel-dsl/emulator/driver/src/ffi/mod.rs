@@ -22,6 +22,7 @@ mod pointers;
 mod pool;
 mod stream;
 mod tensor;
+mod unsupported;
 
 use crate::code::{Code, Outcome, log};
 use crate::driver::{Driver, driver};

@@ -26,7 +26,7 @@ fn allocate_in_order(
 ) -> Outcome {
     let (pool, stream) = at;
     let stream = driver.stream(stream)?;
-    driver.refuse_captured(&stream)?;
+    driver.refuse_memory_node(&stream)?;
     let context = context_of(driver, stream.core.id)?;
     let ordinal = context.core.device.ordinal;
     let pool = match pool {

@@ -2,9 +2,9 @@
 
 #![expect(unsafe_code, reason = "exported symbols have fixed names")]
 
+use super::call;
 use super::layout::TensorMap;
 use super::pointers::{In, Out};
-use super::{call, unsupported};
 use crate::code::{Code, ensure};
 use crate::tensor_map::Tiled;
 use std::ffi::c_void;
@@ -41,12 +41,5 @@ pub(super) extern "C" fn cuTensorMapEncodeTiled(
             oob_fill,
         };
         map.set(TensorMap { words: tiled.encode()? })
-    })
-}
-
-#[unsafe(no_mangle)]
-pub(super) extern "C" fn cuTensorMapEncodeIm2col(_map: Out<TensorMap>) -> Code {
-    call("cuTensorMapEncodeIm2col", |_| {
-        unsupported("cuTensorMapEncodeIm2col", "the emulator has tiled maps only")
     })
 }
