@@ -28,7 +28,10 @@ pub(crate) struct PackedWindow {
     pub(crate) col_multiple: usize,
 }
 
-/// Bytes of the largest access.
+/// A scale and a zero point, where the format has them.
+type ScaleAt = (Option<Reg>, Option<Reg>);
+
+/// Bits of the largest access.
 const ACCESS_BITS: usize = 128;
 
 impl Lower<'_> {
@@ -90,6 +93,25 @@ impl Lower<'_> {
             return Held { layout: layout.clone(), regs: self.code.regs(Class::B32, count) };
         };
         self.window_codes(&window, layout)
+    }
+
+    /// The window that begins so many rows and columns later.
+    pub(crate) fn shifted(
+        &mut self,
+        window: &PackedWindow,
+        [rows, cols]: [usize; 2],
+    ) -> PackedWindow {
+        #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
+        let [down, across] = [rows as i64, cols as i64];
+        PackedWindow {
+            row: self.add_index(Some(window.row), down),
+            col: self.add_index(Some(window.col), across),
+            col_multiple: gcd(
+                window.col_multiple,
+                if cols == 0 { window.col_multiple } else { cols },
+            ),
+            ..*window
+        }
     }
 
     /// Codes of a window in a layout.
@@ -253,8 +275,7 @@ impl Lower<'_> {
         #[expect(clippy::cast_possible_wrap, reason = "bits of an element")]
         let (step, mask) = (bits as i64, (1_i64 << bits) - 1);
         let mut single = Vec::new();
-        for reg in 0..layout.num_regs() {
-            let (row, row_inside) = rows[reg];
+        for (reg, (row, row_inside)) in rows.iter().copied().enumerate() {
             #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
             let at = self.add_index(Some(col), layout.reg_place(reg)[1] as i64);
             let inside = self.inside(at, cols.into());
@@ -313,9 +334,21 @@ impl Lower<'_> {
     /// Values of a packed window in a layout, scales applied; zeros outside.
     pub(crate) fn decode_packed(&mut self, value: Value, layout: &Layout) -> Vec<Reg> {
         let held = self.packed_codes(value, layout);
-        let elem = self.elem(value);
-        let Some(window) = self.packed_window(value) else { return held.regs };
-        let single = self.unpacked(elem, &held);
+        match self.packed_window(value) {
+            Some(window) => self.decode_window(&window, self.elem(value), &held),
+            None => held.regs,
+        }
+    }
+
+    /// Values of the codes of a window, scales applied; zeros outside.
+    pub(crate) fn decode_window(
+        &mut self,
+        window: &PackedWindow,
+        elem: Elem,
+        held: &Held,
+    ) -> Vec<Reg> {
+        let layout = &held.layout;
+        let single = self.unpacked(elem, held);
         let element = window.format.element;
         // Neighbours that certainly share a scale.
         let tile_cols = window.format.scale_tile.map_or(WHOLE, |tile| tile.cols);
@@ -324,13 +357,13 @@ impl Lower<'_> {
         } else {
             gcd(gcd(layout.run(), window.col_multiple), tile_cols)
         };
-        let mut scales: Vec<([usize; 2], (Option<Reg>, Option<Reg>))> = Vec::new();
+        let mut scales: Vec<([usize; 2], ScaleAt)> = Vec::new();
         let mut values = Vec::new();
         for (reg, code) in single.into_iter().enumerate() {
             let [row, col] = layout.reg_place(reg);
             let place = [row, col / shared * shared];
             if !scales.iter().any(|(known, _)| *known == place) {
-                let found = self.scale_at(&window, layout, place);
+                let found = self.scale_at(window, layout, place);
                 scales.push((place, found));
             }
             let (scale, zero) = scales.iter().find(|(known, _)| *known == place).expect("added").1;
@@ -347,7 +380,7 @@ impl Lower<'_> {
                     self.code.op(Class::B32, "mul.rn.f32", [number.into(), scale.into()])
                 }
             };
-            values.push(self.or_zero_outside(&window, layout, [row, col], real));
+            values.push(self.or_zero_outside(window, layout, [row, col], real));
         }
         values
     }
@@ -389,7 +422,7 @@ impl Lower<'_> {
         window: &PackedWindow,
         layout: &Layout,
         [row, col]: [usize; 2],
-    ) -> (Option<Reg>, Option<Reg>) {
+    ) -> ScaleAt {
         let Some(tile) = window.format.scale_tile else { return (None, None) };
         let (at, row_inside) = self.window_row(window, layout, row);
         let col = self.window_col(window, layout, col);
