@@ -20,6 +20,8 @@ mod module;
 #[expect(unsafe_code, reason = "pointers that the program passes are read and written")]
 mod pointers;
 mod pool;
+#[cfg(test)]
+mod signatures;
 mod stream;
 mod tensor;
 mod unsupported;
