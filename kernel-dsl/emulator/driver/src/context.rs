@@ -141,11 +141,11 @@ impl Driver {
         context.map_or(Ok(()), |handle| self.destroy_context(handle))
     }
 
-    /// Destroys the primary context though it is retained; the retains count on.
+    /// Destroys the primary context though it is retained; the retains count on. Who retains it the
+    /// next time gets a new one, without the old one's error.
     pub(crate) fn reset_primary(&self, ordinal: i32) -> Outcome {
         let mut primary = lock(self.primary(ordinal)?);
         let context = primary.context.take();
-        primary.retained = 0;
         drop(primary);
         context.map_or(Ok(()), |handle| self.destroy_context(handle))
     }

@@ -31,10 +31,17 @@ pub(crate) struct Entry {
 }
 
 /// What a launch counted.
-pub(crate) struct Done {
-    pub(crate) instructions: u64,
+pub(crate) struct Done(Profile);
+
+impl Done {
+    pub(crate) fn instructions(&self) -> u64 {
+        self.0.total.warp_instructions
+    }
+
     /// The whole profile as members of a JSON object.
-    pub(crate) json: String,
+    pub(crate) fn json(&self) -> String {
+        json_of(&self.0)
+    }
 }
 
 /// A launch that failed: the code that hardware would give, and the emulator's report.
@@ -112,6 +119,12 @@ impl Gpu {
         written.map_err(|_| Code::ERROR_ILLEGAL_ADDRESS)
     }
 
+    /// Sets every byte of a range.
+    pub(crate) fn fill(&self, pointer: u64, byte: u8, bytes: u64) -> Outcome {
+        let filled = lock(&self.machine).fill(pointer, byte, bytes);
+        filled.map_err(|_| Code::ERROR_ILLEGAL_ADDRESS)
+    }
+
     pub(crate) fn read(&self, pointer: u64, bytes: &mut [u8]) -> Outcome {
         let read = lock(&self.machine).read(pointer, bytes);
         read.map_err(|_| Code::ERROR_ILLEGAL_ADDRESS)
@@ -134,10 +147,7 @@ impl Gpu {
         let mut machine = lock(&self.machine);
         alive().map_err(|code| Failure { code, report: String::new() })?;
         match machine.launch(&call.program.module, call.entry, &launch) {
-            Ok(profile) => {
-                let instructions = profile.total.warp_instructions;
-                Ok(Done { instructions, json: json_of(&profile) })
-            }
+            Ok(profile) => Ok(Done(profile)),
             Err(fault) => Err(Failure { code: code_of(&fault), report: fault.to_string() }),
         }
     }

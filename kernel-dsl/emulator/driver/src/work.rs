@@ -56,7 +56,7 @@ pub(crate) enum Place {
     Device(u64),
     Host(HostSpan),
     /// Bytes of pageable memory, taken when the copy was asked for.
-    Staged(Arc<[u8]>),
+    Staged(Arc<Vec<u8>>),
 }
 
 /// A copy of `rows` rows of `width` bytes, whose beginnings are a pitch apart.
@@ -220,14 +220,15 @@ impl Core {
                     let line = format!(
                         "{{\"device\":{},\"launch\":{number},\"entry\":\"{entry}\",\"grid\":{grid:?},\
                          \"block\":{block:?},\"shared_bytes\":{shared_bytes},{}}}\n",
-                        device.ordinal, counts.json
+                        device.ordinal,
+                        counts.json()
                     );
                     if let Err(error) = lock(profile).write_all(line.as_bytes()) {
                         log(format_args!("the profile cannot be written: {error}"));
                     }
                 }
                 let sms = u64::try_from(device.sm_count()).unwrap_or(1);
-                Ok(OVERHEAD_NS + counts.instructions / sms)
+                Ok(OVERHEAD_NS + counts.instructions() / sms)
             }
             // Another launch of this context failed first, and has said so.
             Err(failure) if failure.report.is_empty() => Err(failure.code),
@@ -269,13 +270,23 @@ impl Core {
                 (Place::Device(dst), Place::Device(src)) => {
                     gpu.copy(dst + to, src + from, copy.width)?;
                 }
-                (Place::Device(dst), src) => gpu.write(dst + to, &src.bytes(from, copy.width)?)?,
+                (Place::Device(dst), Place::Staged(bytes)) => {
+                    gpu.write(dst + to, part(bytes, from, copy.width)?)?;
+                }
+                (Place::Device(dst), Place::Host(src)) => {
+                    gpu.write(dst + to, &src.read(from, copy.width)?)?;
+                }
                 (Place::Host(dst), Place::Device(src)) => {
                     let mut bytes = vec![0; size(copy.width)?];
                     gpu.read(src + from, &mut bytes)?;
                     dst.write(to, &bytes)?;
                 }
-                (Place::Host(dst), src) => dst.write(to, &src.bytes(from, copy.width)?)?,
+                (Place::Host(dst), Place::Staged(bytes)) => {
+                    dst.write(to, part(bytes, from, copy.width)?)?;
+                }
+                (Place::Host(dst), Place::Host(src)) => {
+                    dst.write(to, &src.read(from, copy.width)?)?;
+                }
                 (Place::Staged(_), _) => return Err(Code::ERROR_INVALID_VALUE),
             }
         }
@@ -284,11 +295,19 @@ impl Core {
 
     fn fill(&self, fill: &Fill) -> Outcome<u64> {
         let element = &fill.value.to_le_bytes()[..fill.element as usize];
-        let row = element.repeat(size(fill.width)?);
+        let width = fill.width * u64::from(fill.element);
+        let row = match element {
+            [first, rest @ ..] if rest.iter().all(|byte| byte == first) => None,
+            _ => Some(element.repeat(size(fill.width)?)),
+        };
         for index in 0..fill.rows {
-            self.device.gpu.write(fill.dst + index * fill.pitch, &row)?;
+            let start = fill.dst + index * fill.pitch;
+            match &row {
+                Some(row) => self.device.gpu.write(start, row)?,
+                None => self.device.gpu.fill(start, element[0], width)?,
+            }
         }
-        Ok(OVERHEAD_NS + row.len() as u64 * fill.rows / BYTES_PER_NS)
+        Ok(OVERHEAD_NS + width * fill.rows / BYTES_PER_NS)
     }
 }
 
@@ -301,17 +320,8 @@ fn size(bytes: u64) -> Outcome<usize> {
     usize::try_from(bytes).map_err(|_| Code::ERROR_INVALID_VALUE)
 }
 
-impl Place {
-    /// Bytes of host memory.
-    fn bytes(&self, offset: u64, len: u64) -> Outcome<Vec<u8>> {
-        match self {
-            Self::Host(span) => span.read(offset, len),
-            Self::Staged(bytes) => {
-                let (start, len) = (size(offset)?, size(len)?);
-                let bytes = bytes.get(start..).and_then(|rest| rest.get(..len));
-                bytes.map(<[u8]>::to_vec).ok_or(Code::ERROR_INVALID_VALUE)
-            }
-            Self::Device(_) => Err(Code::ERROR_INVALID_VALUE),
-        }
-    }
+/// A part of staged bytes.
+fn part(bytes: &[u8], offset: u64, len: u64) -> Outcome<&[u8]> {
+    let (start, len) = (size(offset)?, size(len)?);
+    bytes.get(start..).and_then(|rest| rest.get(..len)).ok_or(Code::ERROR_INVALID_VALUE)
 }

@@ -75,6 +75,27 @@ fn a_trap_is_a_failed_launch() {
 }
 
 #[test]
+fn a_reset_device_has_a_new_context() {
+    stand_in("a_reset_device_has_a_new_context", &[], || {
+        let old = context(0);
+        let x = upload(&numbers(0, 32));
+        ok(launch("wild", x));
+        assert_eq!(cu!(cuCtxSynchronize()), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        ok(cu!(cuDevicePrimaryCtxReset_v2(0)));
+        let gone = cu!(cuCtxSynchronize());
+        assert_eq!(gone, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        let new = context(0);
+        assert_ne!(new.cu_ctx(), old.cu_ctx());
+        let (free, total) = new.mem_get_info().unwrap();
+        assert_eq!(free, total);
+        let y = upload(&numbers(0, 32));
+        let function = function(module(), "affine");
+        ok(Affine { function, x: y, n: 32, a: 1, b: 1 }.launch(null_mut()));
+        assert_eq!(download(y, 32), numbers(1, 32));
+    });
+}
+
+#[test]
 fn a_kernel_must_not_use_freed_memory() {
     stand_in("a_kernel_must_not_use_freed_memory", &[], || {
         let _context = context(0);

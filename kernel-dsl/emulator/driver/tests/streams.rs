@@ -11,6 +11,7 @@ mod stand_in;
 use cudarc::driver::sys::{self, CUresult};
 use stand_in::{context, cu, device_memory, event, ok, queue_note, ran, stand_in, stream};
 use std::ffi::c_void;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const LATE: (&str, &str) = ("LATENCY", "1000000");
@@ -197,6 +198,53 @@ fn work_starts_after_some_calls_though_nobody_waits() {
         assert_eq!(ran(), [1]);
         assert!(polls >= 18, "{polls}");
     });
+}
+
+/// Threads with streams of their own and one in common, which hand work to each other by events.
+fn many_threads_at_once(name: &str, latency: &str) {
+    const THREADS: usize = 6;
+    const STEPS: usize = 60;
+    stand_in(name, &[("LATENCY", latency)], || {
+        let context = context(0);
+        let shared = stream(1) as usize;
+        let run = |thread: usize| {
+            context.bind_to_thread().expect("a context");
+            let streams = [stream(0), stream(1), shared as sys::CUstream, null_mut()];
+            let (pointer, place, done) = (device_memory(4), pinned(1), event(2));
+            for step in 0..STEPS {
+                let value = u32::try_from(thread * STEPS + step).expect("a small number");
+                let (from, to) = (streams[step % 4], streams[(step / 4 + thread) % 4]);
+                ok(cu!(cuStreamWaitEvent(from, done, 0)));
+                ok(cu!(cuMemsetD32Async(pointer, value, 1, from)));
+                ok(cu!(cuEventRecord(done, from)));
+                ok(cu!(cuStreamWaitEvent(to, done, 0)));
+                ok(cu!(cuMemcpyDtoHAsync_v2(place.cast(), pointer, 4, to)));
+                ok(cu!(cuEventRecord(done, to)));
+                if step % 3 == 0 {
+                    ok(cu!(cuEventSynchronize(done)));
+                    assert_eq!(word(place), value);
+                }
+            }
+            ok(cu!(cuEventSynchronize(done)));
+            ok(cu!(cuStreamDestroy_v2(streams[0])));
+            ok(cu!(cuMemFree_v2(pointer)));
+        };
+        let run = &run;
+        std::thread::scope(|scope| {
+            (0..THREADS).for_each(|thread| drop(scope.spawn(move || run(thread))));
+        });
+        context.synchronize().expect("all work is done");
+    });
+}
+
+#[test]
+fn many_threads_work_at_once() {
+    many_threads_at_once("many_threads_work_at_once", "0");
+}
+
+#[test]
+fn many_threads_work_at_once_with_latency() {
+    many_threads_at_once("many_threads_work_at_once_with_latency", "7");
 }
 
 #[test]
