@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::fmt;
-use tessera_ptx::isa::Sm;
+use tessera_ptx::Target;
 
 /// Threads of a warp.
 const WARP: u32 = 32;
@@ -58,10 +58,10 @@ pub const SM_100: Limits = Limits { major: 10, ..SM_90 };
 
 impl Limits {
     /// Those of a target.
-    pub fn of(sm: Sm) -> Self {
-        match sm {
-            Sm::Sm90a => SM_90,
-            Sm::Sm100a | Sm::Sm100f => SM_100,
+    pub fn of(target: Target) -> Self {
+        match target {
+            Target::Sm90a => SM_90,
+            _ => SM_100,
         }
     }
 }

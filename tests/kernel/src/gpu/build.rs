@@ -2,24 +2,27 @@
 
 use super::assemble::{Assembler, Outcome};
 use super::baseline::Baseline;
+use super::bundle::Built;
 use super::diagnose::{SourceMap, refusals};
-use super::report::{Report, Row, Variant};
+use super::generate::Variant;
+use super::report::{Report, Row};
 use super::toolchain::Toolchain;
-use super::{bar, by_hand};
+use super::{bar, bundle, by_hand, generate};
 use crate::source::Sources;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use tessera_ptx::Target;
 use tessera_ptx::bundle::PTXAS_VERSION;
-use tessera_ptx::isa::{Missing, Sm, ptx_version};
+use tessera_ptx::isa::{Missing, ptx_version};
 
 /// What `cargo xtask build-kernels` is told.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Compute capability: 90 for H100 and H200, 100 for B200 and B300.
     #[arg(long, value_parser = target, default_value = "90")]
-    pub sm: Sm,
+    pub sm: Target,
     /// Only variants whose label begins like this.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
@@ -40,11 +43,10 @@ pub struct Options {
     pub ptx: Vec<PathBuf>,
 }
 
-fn target(text: &str) -> Result<Sm, String> {
+fn target(text: &str) -> Result<Target, String> {
     match text {
-        "90" | "90a" | "sm_90a" => Ok(Sm::Sm90a),
-        "100" | "100f" | "sm_100f" => Ok(Sm::Sm100f),
-        "100a" | "sm_100a" => Ok(Sm::Sm100a),
+        "90" | "90a" | "sm_90a" => Ok(Target::Sm90a),
+        "100" | "100f" | "sm_100f" => Ok(Target::Sm100f),
         _ => Err("give 90 or 100".to_owned()),
     }
 }
@@ -72,8 +74,8 @@ impl Places {
     }
 
     /// The committed figures of a target.
-    pub fn baseline(&self, sm: Sm) -> PathBuf {
-        self.root.join("bench/kernels").join(format!("{}.json", folder(sm)))
+    pub fn baseline(&self, target: Target) -> PathBuf {
+        self.root.join("bench/kernels").join(format!("{}.json", folder(target)))
     }
 
     fn cache(&self) -> PathBuf {
@@ -82,8 +84,8 @@ impl Places {
 }
 
 /// `sm90a`: a target's name as a folder.
-fn folder(sm: Sm) -> String {
-    sm.name().replace('_', "")
+fn folder(target: Target) -> String {
+    target.name().replace('_', "")
 }
 
 /// Runs the command. Whether all is well; if not, it has said why.
@@ -92,37 +94,70 @@ fn folder(sm: Sm) -> String {
 /// What keeps it from finding out.
 pub fn run(options: &Options, places: &Places) -> Result<bool> {
     let tools = tools(options, places)?;
-    let variants = by_hand::read(&options.ptx)?;
+    let (variants, mistakes) = match options.ptx.as_slice() {
+        [] => {
+            let only = options.only.as_deref().unwrap_or("");
+            generate::variants(options.sm, only, &places.root)
+        }
+        files => (by_hand::read(files)?, Vec::new()),
+    };
+    mistakes.iter().for_each(|mistake| eprintln!("{mistake}\n"));
+    if variants.is_empty() && mistakes.is_empty() {
+        bail!("no variant begins with `{}`", options.only.as_deref().unwrap_or(""));
+    }
     let outcomes = match &tools {
         None => None,
         Some(tools) => Some(assemble(&variants, tools, options.sm, places)?),
     };
     let (mut report, missing) = report(&variants, outcomes.as_deref(), options.sm);
     let refused = say_findings(&variants, outcomes.as_deref().unwrap_or_default());
-    missing.iter().for_each(|missing| eprintln!("warning: {missing}"));
-    let path = places.baseline(options.sm);
-    let baseline = Baseline::read(&path)?;
+    missing.iter().for_each(|missing| eprintln!("error: {missing}"));
     if options.ptx.is_empty() {
-        if let Some(baseline) = baseline.as_ref().filter(|_| !options.bless) {
-            baseline.compare(&mut report, options.only.is_none());
-        }
-        if options.bless {
-            let kept = baseline.filter(|_| options.only.is_some());
-            bless(&report, kept, &path)?;
-        }
+        compare(&mut report, options, places)?;
+        let built =
+            Built { variants: &variants, rows: &report.variants, outcomes: outcomes.as_deref() };
+        write_bundle(&built, options, places)?;
     }
     match options.json {
         true => println!("{}", serde_json::to_string_pretty(&report)?),
         false => print!("{}", report.table()),
     }
-    for regression in &report.regressions {
-        eprintln!("error: {regression}");
-    }
+    report.regressions.iter().for_each(|regression| eprintln!("error: {regression}"));
     if !report.regressions.is_empty() {
+        let path = places.baseline(options.sm);
         eprintln!("worse than {}: --bless if it must be", path.display());
     }
     let unasked = report.ptxas.is_none() && !options.offline;
-    Ok(!refused && report.regressions.is_empty() && !unasked)
+    let fine = mistakes.is_empty() && missing.is_empty() && report.regressions.is_empty();
+    Ok(fine && !refused && !unasked)
+}
+
+/// Compares with the baseline, or makes what was measured the baseline.
+fn compare(report: &mut Report, options: &Options, places: &Places) -> Result<()> {
+    let path = places.baseline(options.sm);
+    let baseline = Baseline::read(&path)?;
+    if options.bless {
+        let kept = baseline.filter(|_| options.only.is_some());
+        return bless(report, kept, &path);
+    }
+    match baseline {
+        Some(baseline) => baseline.compare(report, options.only.is_none()),
+        None => report.notes.push("there is no baseline yet: --bless makes one".to_owned()),
+    }
+    Ok(())
+}
+
+/// A bundle has every kernel, so one of some kernels is written only where somebody asks for it.
+fn write_bundle(built: &Built<'_>, options: &Options, places: &Places) -> Result<()> {
+    let usual = places.target.join("kernels").join(folder(options.sm));
+    let out = match (&options.out, &options.only) {
+        (Some(out), _) => out,
+        (None, None) => &usual,
+        (None, Some(_)) => return Ok(()),
+    };
+    bundle::write_to(out, options.sm, built)?;
+    eprintln!("wrote {}", out.display());
+    Ok(())
 }
 
 fn tools(options: &Options, places: &Places) -> Result<Option<Toolchain>> {
@@ -142,10 +177,10 @@ fn tools(options: &Options, places: &Places) -> Result<Option<Toolchain>> {
 fn assemble(
     variants: &[Variant],
     tools: &Toolchain,
-    sm: Sm,
+    target: Target,
     places: &Places,
 ) -> Result<Vec<Outcome>> {
-    let assembler = Assembler::new(tools.clone(), sm, &places.cache())?;
+    let assembler = Assembler::new(tools.clone(), target, &places.cache())?;
     let texts: Vec<&str> = variants.iter().map(|variant| variant.ptx.as_str()).collect();
     let bar = bar(texts.len() as u64, "assembling");
     let outcomes = assembler.all(&texts, &bar);
@@ -156,20 +191,20 @@ fn assemble(
 fn report(
     variants: &[Variant],
     outcomes: Option<&[Outcome]>,
-    sm: Sm,
+    target: Target,
 ) -> (Report, BTreeSet<String>) {
     let mut rows = Vec::new();
     let mut missing = BTreeSet::new();
     for (i, variant) in variants.iter().enumerate() {
         let outcome = outcomes.and_then(|all| all.get(i));
-        let (row, lacks) = Row::of(variant, sm, outcome);
+        let (row, lacks) = Row::of(variant, target, outcome);
         missing.extend(lacks.iter().map(Missing::to_string));
         rows.push(row);
     }
     let report = Report {
         ptxas: outcomes.map(|_| PTXAS_VERSION),
         ptx: ptx_version(),
-        target: sm.name(),
+        target: target.name(),
         variants: rows,
         regressions: Vec::new(),
         notes: Vec::new(),

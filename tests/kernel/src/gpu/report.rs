@@ -3,24 +3,13 @@
 use super::arch::{Limiter, Limits, Needs, Occupancy, occupancy};
 use super::assemble::Outcome;
 use super::baseline::Change;
+use super::generate::Variant;
 use super::ptxas::Figures;
 use super::sass::{Products, Sass};
 use serde::Serialize;
 use std::fmt::Write;
-use tessera_ptx::isa::{Missing, Sm, forms, require};
-
-/// A variant before it is assembled.
-#[derive(Debug, Clone)]
-pub struct Variant {
-    /// Unique among variants, such as `w_gemm<int4-g32>[BM=4]`.
-    pub label: String,
-    /// Its PTX.
-    pub ptx: String,
-    /// Threads of a program.
-    pub threads: u32,
-    /// Dynamic shared memory of a program, in bytes.
-    pub shared_bytes: u32,
-}
+use tessera_ptx::Target;
+use tessera_ptx::isa::{Missing, forms, require};
 
 /// Whether a variant may be launched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -78,9 +67,13 @@ pub struct Row {
 
 impl Row {
     /// The row of a variant, and what its instructions lack in the table.
-    pub fn of(variant: &Variant, sm: Sm, outcome: Option<&Outcome>) -> (Self, Vec<Missing>) {
+    pub fn of(
+        variant: &Variant,
+        target: Target,
+        outcome: Option<&Outcome>,
+    ) -> (Self, Vec<Missing>) {
         let used = forms(&variant.ptx);
-        let missing = used.into_iter().filter_map(|form| require(form, sm).err());
+        let missing = used.into_iter().filter_map(|form| require(form, target).err());
         let missing: Vec<Missing> = missing.collect();
         let mut checks = Vec::new();
         let (state, measured) = match outcome {
@@ -88,7 +81,8 @@ impl Row {
             Some(Outcome::Refused(_)) => (State::Refused, None),
             Some(Outcome::Assembled(made)) => {
                 checks.push("asm");
-                let (state, measured) = judge(variant, &Limits::of(sm), made.figures, &made.sass);
+                let (state, measured) =
+                    judge(variant, &Limits::of(target), made.figures, &made.sass);
                 (state, Some(measured))
             }
         };
@@ -285,7 +279,7 @@ mod tests {
 
     fn variant(label: &str, threads: u32, shared_bytes: u32) -> Variant {
         let ptx = "\tadd.s32 %r1, %r2, %r3;\n".to_owned();
-        Variant { label: label.to_owned(), ptx, threads, shared_bytes }
+        Variant { label: label.to_owned(), ptx, threads, shared_bytes, source: None }
     }
 
     fn assembled(figures: Figures, sass: &str) -> Outcome {
@@ -295,7 +289,7 @@ mod tests {
 
     fn check_reason(figures: Figures, shared_bytes: u32, sass: &str, want: Option<&str>) {
         let made = assembled(figures, sass);
-        let (row, _) = Row::of(&variant("k", 128, shared_bytes), Sm::Sm90a, Some(&made));
+        let (row, _) = Row::of(&variant("k", 128, shared_bytes), Target::Sm90a, Some(&made));
         let want = want.map_or(State::Usable, |reason| State::Ineligible(reason.to_owned()));
         assert_eq!(row.state, want);
     }
@@ -314,7 +308,7 @@ mod tests {
         check_reason(fine, 227 * 1024 + 512, "", Some(message));
         let (row, _) = Row::of(
             &variant("k", 1024, 0),
-            Sm::Sm90a,
+            Target::Sm90a,
             Some(&assembled(Figures { registers: 128, ..fine }, "")),
         );
         assert_eq!(row.state, State::Ineligible("no program fits: regs".to_owned()));
@@ -327,7 +321,7 @@ mod tests {
 
     #[test]
     fn without_an_assembler_nothing_is_said_to_be_fine() {
-        let (row, missing) = Row::of(&variant("w<e4m3>[A=1, B=2]", 128, 2048), Sm::Sm90a, None);
+        let (row, missing) = Row::of(&variant("w<e4m3>[A=1, B=2]", 128, 2048), Target::Sm90a, None);
         assert_eq!(missing, []);
         let text = report(vec![row], None).table();
         let lines: Vec<&str> = text.lines().collect();
@@ -358,7 +352,7 @@ mod tests {
     fn the_table_lines_up() {
         let figures = Figures { registers: 168, barriers: 1, ..Figures::default() };
         let made = assembled(figures, "/*0000*/ HMMA.16816.F32 R4, R8, R2, R4 ;");
-        let row = |v| Row::of(&v, Sm::Sm90a, Some(&made)).0;
+        let row = |v| Row::of(&v, Target::Sm90a, Some(&made)).0;
         let rows = vec![
             row(variant("mla_decode<e4m3>[BN=64, STAGES=3]", 128, 113_254)),
             row(variant("rope", 256, 0)),
@@ -378,7 +372,7 @@ rope                               168      0     0      0.0K  256       1  12.5
     fn an_instruction_that_the_target_lacks_is_named() {
         let mut with = variant("k", 128, 0);
         with.ptx += "\tfma.rn.f32x2 %rd0, %rd1, %rd2, %rd3;\n";
-        let (row, missing) = Row::of(&with, Sm::Sm90a, None);
+        let (row, missing) = Row::of(&with, Target::Sm90a, None);
         assert!(missing[0].to_string().starts_with("sm_90a has no `fma.rn.f32x2`"));
         assert_eq!(row.checks, Vec::<&str>::new());
     }
