@@ -4,11 +4,13 @@ use super::assemble::{Assembler, Outcome};
 use super::baseline::Baseline;
 use super::bundle::Built;
 use super::diagnose::{SourceMap, refusals};
+use super::explain::explain;
 use super::generate::Variant;
-use super::report::{Report, Row};
+use super::report::{Report, Row, State};
 use super::toolchain::Toolchain;
-use super::{bar, bundle, by_hand, generate};
+use super::{bar, bundle, by_hand, facts, generate};
 use crate::source::Sources;
+use crate::terminal::{WIDTH, show, terminal_width};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::collections::BTreeSet;
@@ -26,6 +28,12 @@ pub struct Options {
     /// Only variants whose label begins like this.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
+    /// Not the report, but the source of this variant with what became of each line.
+    #[arg(long, value_name = "KERNEL", conflicts_with_all = ["only", "bless", "json", "out"])]
+    pub explain: Option<String>,
+    /// Characters of a line; the terminal's if not given.
+    #[arg(long, requires = "explain")]
+    pub width: Option<usize>,
     /// The report as JSON, for machines.
     #[arg(long)]
     pub json: bool,
@@ -93,6 +101,9 @@ fn folder(target: Target) -> String {
 /// # Errors
 /// What keeps it from finding out.
 pub fn run(options: &Options, places: &Places) -> Result<bool> {
+    if let Some(wanted) = &options.explain {
+        return explain_one(wanted, options, places);
+    }
     let tools = tools(options, places)?;
     let (variants, mistakes) = match options.ptx.as_slice() {
         [] => {
@@ -112,24 +123,55 @@ pub fn run(options: &Options, places: &Places) -> Result<bool> {
     let (mut report, missing) = report(&variants, outcomes.as_deref(), options.sm);
     let refused = say_findings(&variants, outcomes.as_deref().unwrap_or_default());
     missing.iter().for_each(|missing| eprintln!("error: {missing}"));
+    let broken = hold_facts(&variants, outcomes.as_deref().unwrap_or_default(), &mut report);
+    broken.iter().for_each(|broken| eprintln!("error: {broken}"));
     if options.ptx.is_empty() {
         compare(&mut report, options, places)?;
         let built =
             Built { variants: &variants, rows: &report.variants, outcomes: outcomes.as_deref() };
         write_bundle(&built, options, places)?;
     }
-    match options.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
-        false => print!("{}", report.table()),
-    }
+    show(&match options.json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => report.table(),
+    })?;
     report.regressions.iter().for_each(|regression| eprintln!("error: {regression}"));
     if !report.regressions.is_empty() {
         let path = places.baseline(options.sm);
         eprintln!("worse than {}: --bless if it must be", path.display());
     }
     let unasked = report.ptxas.is_none() && !options.offline;
-    let fine = mistakes.is_empty() && missing.is_empty() && report.regressions.is_empty();
-    Ok(fine && !refused && !unasked)
+    let fine = [mistakes.is_empty(), missing.is_empty(), broken.is_empty(), !refused, !unasked];
+    Ok(fine.iter().all(|&fine| fine) && report.regressions.is_empty())
+}
+
+/// Shows the source of the first variant whose label begins like this.
+fn explain_one(wanted: &str, options: &Options, places: &Places) -> Result<bool> {
+    let (mut variants, mistakes) = match options.ptx.as_slice() {
+        [] => generate::variants(options.sm, wanted, &places.root),
+        files => (by_hand::read(files)?, Vec::new()),
+    };
+    mistakes.iter().for_each(|mistake| eprintln!("{mistake}\n"));
+    if variants.len() > 1 {
+        let labels: Vec<&str> = variants.iter().map(|variant| variant.label.as_str()).collect();
+        eprintln!("the first of {}", labels.join(", "));
+    }
+    variants.truncate(1);
+    let Some(variant) = variants.first() else { bail!("no variant begins with `{wanted}`") };
+    let tools = tools(options, places)?;
+    let outcomes = match &tools {
+        None => Vec::new(),
+        Some(tools) => assemble(&variants, tools, options.sm, places)?,
+    };
+    let refused = say_findings(&variants, &outcomes);
+    let sass = match outcomes.first() {
+        Some(Outcome::Assembled(made)) => Some(&made.sass),
+        _ => None,
+    };
+    let sources = Sources::of_workspace();
+    let width = options.width.or_else(terminal_width).unwrap_or(WIDTH).max(40);
+    show(&explain(variant, sass, &|file| sources.lines(file), width))?;
+    Ok(!refused)
 }
 
 /// Compares with the baseline, or makes what was measured the baseline.
@@ -210,6 +252,26 @@ fn report(
         notes: Vec::new(),
     };
     (report, missing)
+}
+
+/// Holds the facts against every usable variant, and notes in its row that they are true; what is
+/// not true.
+fn hold_facts(variants: &[Variant], outcomes: &[Outcome], report: &mut Report) -> Vec<String> {
+    let sources = Sources::of_workspace();
+    let read = |file: &str| sources.lines(file);
+    let mut all = Vec::new();
+    for ((variant, outcome), row) in variants.iter().zip(outcomes).zip(&mut report.variants) {
+        let Outcome::Assembled(made) = outcome else { continue };
+        if row.state != State::Usable {
+            continue;
+        }
+        let broken = facts::broken(variant, &made.sass, &read);
+        if broken.is_empty() {
+            row.checks.push("sass");
+        }
+        all.extend(broken.iter().map(|broken| format!("{}: {broken}", variant.label)));
+    }
+    all
 }
 
 /// Prints errors and warnings of the assembler at the author's lines. Whether there was an error.

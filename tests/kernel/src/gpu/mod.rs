@@ -11,6 +11,8 @@ pub mod build;
 pub mod bundle;
 pub mod by_hand;
 pub mod diagnose;
+pub mod explain;
+pub mod facts;
 pub mod generate;
 pub mod probe;
 pub mod ptxas;

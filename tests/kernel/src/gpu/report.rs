@@ -59,7 +59,7 @@ pub struct Row {
     pub state: State,
     /// What only the assembler knows.
     pub measured: Option<Measured>,
-    /// What it passed: `asm`, the assembler; `isa`, the instruction table.
+    /// What it passed: `asm`, the assembler; `isa`, the instruction table; `sass`, the facts.
     pub checks: Vec<&'static str>,
     /// How it differs from the committed baseline.
     pub change: Option<Change>,
