@@ -36,12 +36,14 @@ fn follow(nodes: &mut Vec<Node>, state: &mut State) {
             Node::Inst(inst) => touch(inst.effect, state),
             Node::Loop { head, body, .. } => {
                 // After the first turn every barrier between turns is in place; the second changes
-                // nothing but the state.
-                for _ in 0..2 {
-                    follow(head, state);
-                    follow(body, state);
-                }
+                // nothing but the state. A loop may also end before its first turn.
                 follow(head, state);
+                let before = state.clone();
+                for _ in 0..2 {
+                    follow(body, state);
+                    follow(head, state);
+                }
+                join(state, &before);
             }
             Node::If { yes, no, together: true, .. } => {
                 let mut other = state.clone();
@@ -113,5 +115,75 @@ fn needs_barrier(node: &Node, state: &State) -> bool {
             any
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::{Class, Inst, Reg};
+    use tessera_tile_ir::Loc;
+
+    const VIEW: Buffer = Buffer::View(0);
+
+    fn inst(effect: Effect) -> Node {
+        let loc = Loc { file: "test.rs", line: 1, column: 1 };
+        Node::Inst(Inst { op: "op".into(), operands: Vec::new(), guard: None, effect, loc })
+    }
+
+    fn repeat(body: Vec<Node>) -> Node {
+        Node::Loop { head: Vec::new(), go_on: Reg { class: Class::Pred, id: 0 }, body }
+    }
+
+    /// `b` for a barrier, `.` for an instruction, loops in parentheses.
+    fn shape(nodes: &[Node]) -> String {
+        let one = |node: &Node| match node {
+            Node::Barrier => "b".to_owned(),
+            Node::Inst(_) => ".".to_owned(),
+            Node::Loop { body, .. } => format!("({})", shape(body)),
+            Node::If { yes, no, .. } => format!("[{}|{}]", shape(yes), shape(no)),
+        };
+        nodes.iter().map(one).collect()
+    }
+
+    fn check(mut nodes: Vec<Node>, expect: &str) {
+        insert(&mut nodes);
+        assert_eq!(shape(&nodes), expect);
+    }
+
+    #[test]
+    fn what_conflicts_is_kept_apart() {
+        let (read, write) = (Effect::Read(VIEW), Effect::Write(VIEW, 0));
+        check(vec![inst(write), inst(read)], ".b.");
+        check(vec![inst(read), inst(write)], ".b.");
+        check(vec![inst(read), inst(read)], "..");
+        check(vec![inst(write), inst(write)], "..");
+        check(vec![inst(write), inst(Effect::Write(VIEW, 1))], ".b.");
+        check(vec![inst(write), inst(Effect::Read(Buffer::Exchange))], "..");
+    }
+
+    #[test]
+    fn turns_of_a_loop_are_kept_apart() {
+        let (read, write) = (Effect::Read(VIEW), Effect::Write(VIEW, 0));
+        check(vec![repeat(vec![inst(read), inst(write)])], "(b.b.)");
+    }
+
+    #[test]
+    fn a_barrier_in_a_loop_that_may_not_run_is_no_barrier() {
+        let (read, write) = (Effect::Read(VIEW), Effect::Write(VIEW, 0));
+        let exchange = [Effect::Write(Buffer::Exchange, 0), Effect::Read(Buffer::Exchange)];
+        let body = exchange.map(inst).to_vec();
+        check(vec![inst(read), repeat(body), inst(write)], ".(b.b.)b.");
+    }
+
+    #[test]
+    fn sides_of_a_branch_that_threads_take_apart_are_one() {
+        let (read, write) = (Effect::Read(VIEW), Effect::Write(VIEW, 0));
+        let condition = Reg { class: Class::Pred, id: 0 };
+        let apart = Node::If { condition, yes: vec![inst(read)], no: Vec::new(), together: false };
+        check(vec![inst(write), apart], ".b[.|]");
+        let together =
+            Node::If { condition, yes: vec![inst(read)], no: Vec::new(), together: true };
+        check(vec![inst(write), together], ".[b.|]");
     }
 }

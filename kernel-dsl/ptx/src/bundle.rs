@@ -2,8 +2,8 @@
 //! they were made of. Whoever loads one asks [`check`] first, so that no kernel of another source,
 //! architecture or assembler is ever launched in place of the one meant.
 
+use crate::isa::Sm;
 use crate::manifest::Manifest;
-use crate::target::Target;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -81,11 +81,11 @@ pub struct Ineligible {
 #[expect(missing_docs, reason = "the message is the doc")]
 pub enum Refused {
     #[error("no kernels for {target} in {}: run `cargo xtask build-kernels`", path.display())]
-    None { target: &'static str, path: PathBuf, source: std::io::Error },
+    None { target: Sm, path: PathBuf, source: std::io::Error },
     #[error("{} is no manifest of kernels", path.display())]
     Malformed { path: PathBuf, source: serde_json::Error },
     #[error("the kernels in {} are for {got}, the device needs {target}", dir.display())]
-    Target { dir: PathBuf, got: String, target: &'static str },
+    Target { dir: PathBuf, got: String, target: Sm },
     #[error("the kernels in {} were not assembled", dir.display())]
     NotAssembled { dir: PathBuf },
     #[error("the kernels in {} are of ptxas {got}, not {PTXAS_VERSION}", dir.display())]
@@ -117,12 +117,12 @@ fn reasons(why: &[Ineligible]) -> String {
 pub fn check(
     dir: &Path,
     sources: &BTreeMap<String, String>,
-    target: Target,
+    target: Sm,
 ) -> Result<Bundle, Refused> {
     let path = dir.join(MANIFEST_FILE);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(source) => return Err(Refused::None { target: target.name(), path, source }),
+        Err(source) => return Err(Refused::None { target, path, source }),
     };
     let bundle: Bundle = match serde_json::from_str(&text) {
         Ok(bundle) => bundle,
@@ -130,7 +130,7 @@ pub fn check(
     };
     let dir_owned = || dir.to_path_buf();
     if bundle.manifest.target != target.name() {
-        let (got, target) = (bundle.manifest.target, target.name());
+        let got = bundle.manifest.target;
         return Err(Refused::Target { dir: dir_owned(), got, target });
     }
     match &bundle.bundle.ptxas {

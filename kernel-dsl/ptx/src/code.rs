@@ -6,7 +6,6 @@ use tessera_tile_ir::Loc;
 
 /// Width of a register; what it means is up to the instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "named after PTX's types")]
 pub(crate) enum Class {
     B16,
     B32,
@@ -25,8 +24,6 @@ pub(crate) struct Reg {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Operand {
     Reg(Reg),
-    /// The opposite of a predicate.
-    Not(Reg),
     Int(i64),
     /// Bits of an f32.
     F32(u32),

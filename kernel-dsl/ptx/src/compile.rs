@@ -1,12 +1,13 @@
 //! One kernel variant to one module of PTX and its row in the manifest.
 
 use crate::barriers;
+use crate::code::Node;
 use crate::extents::Expr;
 use crate::infer::{element_bits, yielded};
+use crate::isa::{Sm, require};
 use crate::lower::{Lowered, lower};
 use crate::manifest::{AssertEntry, AxisEntry, KernelEntry, ParamEntry, ParamEntryKind};
 use crate::print::{Head, module};
-use crate::target::Target;
 use tessera_tile_ir::kernel::Extent;
 use tessera_tile_ir::op::OpKind;
 use tessera_tile_ir::{Access, BuildError, Elem, Kernel, Param, ParamKind};
@@ -49,11 +50,8 @@ pub struct Compiled {
 /// | K035 | more shared memory than a program can have |
 /// | K036 | a number of warps that is no power of two of at most 32 |
 /// | K037 | a grid that is not made from extents |
-pub fn compile(
-    kernel: &Kernel,
-    origin: &Origin,
-    target: Target,
-) -> Result<Compiled, Vec<BuildError>> {
+/// | K038 | an instruction that the target has not |
+pub fn compile(kernel: &Kernel, origin: &Origin, target: Sm) -> Result<Compiled, Vec<BuildError>> {
     let error = |code, message| BuildError { code, message, loc: kernel.loc, notes: Vec::new() };
     let warps = warps(kernel);
     if !warps.is_power_of_two() || warps > 32 {
@@ -63,6 +61,11 @@ pub fn compile(
     let lowered = lower(kernel, target, warps.ilog2() as usize)?;
     let Lowered { code, mut nodes, params, shared_bytes, asserts } = lowered;
     barriers::insert(&mut nodes);
+    let mut missing = Vec::new();
+    nodes.iter().for_each(|node| instructions(node, target, &mut missing));
+    if !missing.is_empty() {
+        return Err(missing);
+    }
     if shared_bytes > target.max_shared_bytes() {
         let most = target.max_shared_bytes();
         let message =
@@ -107,6 +110,28 @@ pub fn compile(
             .collect(),
     };
     Ok(Compiled { ptx, entry })
+}
+
+/// Notes every instruction that the target has not.
+fn instructions(node: &Node, target: Sm, missing: &mut Vec<BuildError>) {
+    match node {
+        Node::Barrier => {}
+        Node::Inst(inst) => {
+            if let Err(why) = require(&inst.op, target) {
+                let (loc, message) = (inst.loc, why.to_string());
+                let error = BuildError { code: "K038", message, loc, notes: Vec::new() };
+                if !missing.contains(&error) {
+                    missing.push(error);
+                }
+            }
+        }
+        Node::Loop { head, body, .. } => {
+            head.iter().chain(body).for_each(|node| instructions(node, target, missing));
+        }
+        Node::If { yes, no, .. } => {
+            yes.iter().chain(no).for_each(|node| instructions(node, target, missing));
+        }
+    }
 }
 
 /// As declared, or enough that the largest tile gives every thread two elements.

@@ -5,8 +5,8 @@
 //! `isa.toml`; `cargo xtask probe-isa` assembles one tiny kernel a form and writes its right-hand
 //! sides anew.
 
-use crate::target::Target;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::LazyLock;
 use thiserror::Error;
 
@@ -15,8 +15,48 @@ pub const TABLE: &str = include_str!("isa.toml");
 
 static PARSED: LazyLock<Table> = LazyLock::new(|| Table::parse(TABLE));
 
-/// The architectures that the assembler was asked for, as PTX names them.
-pub const PROBED: [&str; 3] = ["sm_90a", "sm_100a", "sm_100f"];
+/// What the compiler writes PTX for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sm {
+    /// Hopper, with its own matrix instructions.
+    Sm90a,
+    /// The first data-centre Blackwell alone.
+    Sm100a,
+    /// Data-centre Blackwell, what all of the family has.
+    Sm100f,
+}
+
+impl Sm {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Sm90a, Self::Sm100a, Self::Sm100f];
+
+    /// As PTX names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sm90a => "sm_90a",
+            Self::Sm100a => "sm_100a",
+            Self::Sm100f => "sm_100f",
+        }
+    }
+
+    /// Most dynamic shared memory of a program, in bytes.
+    pub const fn max_shared_bytes(self) -> usize {
+        match self {
+            Self::Sm90a | Self::Sm100a | Self::Sm100f => 227 * 1024,
+        }
+    }
+
+    /// The target of that name in PTX.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|sm| sm.name() == name)
+    }
+}
+
+impl fmt::Display for Sm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// Why a form cannot be emitted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -25,13 +65,14 @@ pub enum Missing {
     #[error("`{form}` is not in the instruction table: add it to isa.toml and probe it")]
     Unknown { form: String },
     #[error("{target} has no `{form}`; {}", whose(takes))]
-    Refused { form: String, target: &'static str, takes: Vec<&'static str> },
+    Refused { form: String, target: Sm, takes: Vec<Sm> },
 }
 
-fn whose(takes: &[&str]) -> String {
-    match takes {
-        [] => "no architecture of ours has it".to_owned(),
-        takes => format!("it is one of {}", takes.join(", ")),
+fn whose(takes: &[Sm]) -> String {
+    let names: Vec<&str> = takes.iter().map(|sm| sm.name()).collect();
+    match names.as_slice() {
+        [] => "no target of ours has it".to_owned(),
+        names => format!("it is one of {}", names.join(", ")),
     }
 }
 
@@ -40,12 +81,11 @@ fn whose(takes: &[&str]) -> String {
 /// # Errors
 /// [`Missing::Refused`] if the assembler refused it for this target, [`Missing::Unknown`] if nobody
 /// ever asked it.
-pub fn require(form: &str, target: Target) -> Result<(), Missing> {
+pub fn require(form: &str, target: Sm) -> Result<(), Missing> {
     match PARSED.forms.get(form) {
-        Some(takes) if takes.contains(&target.name()) => Ok(()),
+        Some(takes) if takes.contains(&target) => Ok(()),
         Some(takes) => {
-            let (form, target) = (form.to_owned(), target.name());
-            Err(Missing::Refused { form, target, takes: takes.clone() })
+            Err(Missing::Refused { form: form.to_owned(), target, takes: takes.clone() })
         }
         None => Err(Missing::Unknown { form: form.to_owned() }),
     }
@@ -89,7 +129,7 @@ pub fn forms(ptx: &str) -> BTreeSet<&str> {
 struct Table {
     ptxas: &'static str,
     ptx: &'static str,
-    forms: BTreeMap<&'static str, Vec<&'static str>>,
+    forms: BTreeMap<&'static str, Vec<Sm>>,
 }
 
 impl Table {
@@ -104,7 +144,7 @@ impl Table {
                 "ptx" => table.ptx = value,
                 key if key.starts_with('"') => {
                     let form = form_of(key.trim_matches('"'));
-                    let takes = value.split_whitespace().collect();
+                    let takes = value.split_whitespace().filter_map(Sm::of_name).collect();
                     table.forms.insert(form, takes);
                 }
                 _ => {}
@@ -118,10 +158,9 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn check(form: &str, takes: &[Target]) {
-        for target in Target::ALL {
-            let got = require(form, target).is_ok();
-            assert_eq!(got, takes.contains(&target), "{form} on {}", target.name());
+    fn check(form: &str, takes: &[Sm]) {
+        for sm in Sm::ALL {
+            assert_eq!(require(form, sm).is_ok(), takes.contains(&sm), "{form} on {sm}");
         }
     }
 
@@ -132,7 +171,7 @@ mod tests {
         for line in TABLE.lines().filter(|line| line.starts_with('"')) {
             let (_, value) = line.split_once("\" = \"").expect("`\"instruction\" = \"targets\"`");
             let names = value.strip_suffix('"').expect("a closing quote").split_whitespace();
-            names.for_each(|name| assert!(PROBED.contains(&name), "{line}"));
+            names.for_each(|name| assert!(Sm::of_name(name).is_some(), "{line}"));
         }
         assert!(ptxas_version().starts_with("13.") && ptx_version() == "9.0");
     }
@@ -140,16 +179,16 @@ mod tests {
     /// What NVIDIA's documentation of PTX says of each instruction's targets.
     #[test]
     fn the_targets_differ_where_the_language_says_so() {
-        check("add.s32", &Target::ALL);
-        check("cvt.rn.f16x2.e4m3x2", &Target::ALL);
-        check("wgmma.fence.sync.aligned", &[Target::Sm90a]);
-        check("fma.rn.f32x2", &[Target::Sm100f]);
-        check("cvt.rn.f16x2.e2m1x2", &[Target::Sm100f]);
+        check("add.s32", &Sm::ALL);
+        check("cvt.rn.f16x2.e4m3x2", &Sm::ALL);
+        check("wgmma.fence.sync.aligned", &[Sm::Sm90a]);
+        check("fma.rn.f32x2", &[Sm::Sm100a, Sm::Sm100f]);
+        check("cvt.rn.f16x2.e2m1x2", &[Sm::Sm100a, Sm::Sm100f]);
     }
 
     #[test]
     fn a_missing_form_says_who_has_it() {
-        let message = |form| require(form, Target::Sm90a).unwrap_err().to_string();
+        let message = |form| require(form, Sm::Sm90a).unwrap_err().to_string();
         let refused = "sm_90a has no `fma.rn.f32x2`; it is one of sm_100a, sm_100f";
         assert_eq!(message("fma.rn.f32x2"), refused);
         assert!(message("fma.rn.f33").contains("not in the instruction table"));

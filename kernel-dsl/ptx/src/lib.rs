@@ -13,13 +13,13 @@ mod dot;
 mod extents;
 mod infer;
 pub mod isa;
+pub mod launch;
 mod layout;
 mod lower;
 mod manifest;
 mod print;
-mod target;
 
 pub use compile::{Compiled, Origin, compile};
 pub use extents::{Expr, ExprOp};
+pub use isa::Sm;
 pub use manifest::{AssertEntry, AxisEntry, KernelEntry, Manifest, ParamEntry, ParamEntryKind};
-pub use target::Target;

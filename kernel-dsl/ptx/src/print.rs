@@ -1,7 +1,7 @@
 //! Code as PTX text.
 
 use crate::code::{Class, Code, Inst, Node, Operand, Reg};
-use crate::target::Target;
+use crate::isa::{Sm, ptx_version};
 use std::fmt::Write as _;
 use tessera_tile_ir::Loc;
 
@@ -11,7 +11,7 @@ pub(crate) struct Head<'a> {
     pub(crate) entry: &'a str,
     /// The variant, for readers.
     pub(crate) label: &'a str,
-    pub(crate) target: Target,
+    pub(crate) target: Sm,
     pub(crate) params: usize,
     pub(crate) threads: usize,
     /// Whether there is dynamic shared memory.
@@ -24,7 +24,7 @@ pub(crate) fn module(head: &Head<'_>, code: &Code, nodes: &[Node]) -> String {
     nodes.iter().for_each(|node| printer.node(node, 1));
     let mut text = String::new();
     line(&mut text, format_args!("// {}", head.label));
-    line(&mut text, format_args!(".version {}", head.target.ptx_version()));
+    line(&mut text, format_args!(".version {}", ptx_version()));
     line(&mut text, format_args!(".target {}", head.target.name()));
     text.push_str(".address_size 64\n\n");
     if head.shared {
@@ -151,7 +151,6 @@ fn reg(reg: Reg) -> String {
 fn operand(operand_: &Operand) -> String {
     match operand_ {
         Operand::Reg(r) => reg(*r),
-        Operand::Not(r) => format!("!{}", reg(*r)),
         Operand::Int(value) => value.to_string(),
         Operand::F32(bits) => format!("0f{bits:08X}"),
         Operand::F64(bits) => format!("0d{bits:016X}"),

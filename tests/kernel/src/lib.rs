@@ -7,6 +7,7 @@
 
 pub mod cases;
 pub mod choose;
+pub mod emulate;
 pub mod explain;
 pub mod gpu;
 pub mod matrix;

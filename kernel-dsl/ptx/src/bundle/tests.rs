@@ -80,8 +80,7 @@ fn check_refused(change: impl FnOnce(&mut Bundle, &Folder), want: &str) {
     change(&mut bundle, &folder);
     let text = serde_json::to_string(&bundle).unwrap();
     std::fs::write(folder.0.join(MANIFEST_FILE), text).unwrap();
-    let refused =
-        check(&folder.0, &sources("copy", "12ab"), Target::Sm90a).unwrap_err().to_string();
+    let refused = check(&folder.0, &sources("copy", "12ab"), Sm::Sm90a).unwrap_err().to_string();
     assert!(refused.contains(want), "`{want}` is not in: {refused}");
 }
 
@@ -89,7 +88,7 @@ fn check_refused(change: impl FnOnce(&mut Bundle, &Folder), want: &str) {
 fn a_bundle_as_it_was_made_is_taken() {
     let folder = Folder::new();
     folder.write(&bundle());
-    assert_eq!(check(&folder.0, &sources("copy", "12ab"), Target::Sm90a).unwrap(), bundle());
+    assert_eq!(check(&folder.0, &sources("copy", "12ab"), Sm::Sm90a).unwrap(), bundle());
     // A manifest reads as one without the record, for who needs no more.
     let text = std::fs::read_to_string(folder.0.join(MANIFEST_FILE)).unwrap();
     assert_eq!(serde_json::from_str::<Manifest>(&text).unwrap(), bundle().manifest);
@@ -141,7 +140,7 @@ fn changed_files_are_refused() {
 #[test]
 fn a_folder_without_a_manifest_says_what_to_do() {
     let folder = Folder::new();
-    let check = || check(&folder.0, &BTreeMap::new(), Target::Sm100f).unwrap_err().to_string();
+    let check = || check(&folder.0, &BTreeMap::new(), Sm::Sm100f).unwrap_err().to_string();
     assert!(check().contains("no kernels for sm_100f"), "{}", check());
     std::fs::write(folder.0.join(MANIFEST_FILE), "{}").unwrap();
     assert!(check().contains("is no manifest"), "{}", check());

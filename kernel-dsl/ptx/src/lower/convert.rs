@@ -185,7 +185,7 @@ impl Lower<'_> {
             let place = at(&base, (row * pitch + col) * bytes);
             self.code.push_with(op, vec![group, place], None, Effect::Read(Buffer::Exchange));
         }
-        self.from_words(elem, regs, want)
+        self.of_words(elem, regs, want)
     }
 
     /// The thread's first byte in the exchange.
@@ -224,7 +224,7 @@ impl Lower<'_> {
         }
     }
 
-    fn from_words(&mut self, elem: Elem, regs: Vec<Reg>, want: &Layout) -> Vec<Reg> {
+    fn of_words(&mut self, elem: Elem, regs: Vec<Reg>, want: &Layout) -> Vec<Reg> {
         match elem {
             Elem::Bool => regs
                 .iter()

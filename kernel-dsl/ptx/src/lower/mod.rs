@@ -19,8 +19,8 @@ mod split;
 use crate::code::{Class, Code, Node, Operand, Reg};
 use crate::dot::{DotPlan, SidePlan};
 use crate::infer::{Layouts, axis_of, element_bits, index, infer};
+use crate::isa::Sm;
 use crate::layout::{Axis, Layout};
-use crate::target::Target;
 use split::Fragments;
 use std::collections::HashMap;
 use tessera_tile_ir::op::{Literal, OpKind};
@@ -54,7 +54,7 @@ pub(crate) struct Lowered {
 /// What this target has no code for, at the author's place.
 pub(crate) fn lower(
     kernel: &Kernel,
-    target: Target,
+    target: Sm,
     warp_bits: usize,
 ) -> Result<Lowered, Vec<BuildError>> {
     check(kernel)?;
@@ -93,7 +93,7 @@ fn check(kernel: &Kernel) -> Result<(), Vec<BuildError>> {
 
 pub(crate) struct Lower<'k> {
     pub(crate) kernel: &'k Kernel,
-    pub(crate) target: Target,
+    pub(crate) target: Sm,
     pub(crate) warp_bits: usize,
     pub(crate) code: Code,
     pub(crate) layouts: Layouts,
@@ -123,7 +123,7 @@ enum Made {
 }
 
 impl<'k> Lower<'k> {
-    fn new(kernel: &'k Kernel, target: Target, warp_bits: usize) -> Self {
+    fn new(kernel: &'k Kernel, target: Sm, warp_bits: usize) -> Self {
         let mut def = vec![None; kernel.values.len()];
         for (i, op) in (0..).zip(&kernel.ops) {
             op.results.iter().for_each(|result| def[index(*result)] = Some(OpId(i)));
@@ -412,7 +412,7 @@ impl<'k> Lower<'k> {
         let elem = ty.elem;
         let held = self.get(source, &layout);
         let single = self.unpacked(elem, &held);
-        let part = single[start / extent << low..][..1 << low].to_vec();
+        let part = single[(start / extent) << low..][..1 << low].to_vec();
         self.packed(elem, &part, Self::pack(elem, want))
     }
 

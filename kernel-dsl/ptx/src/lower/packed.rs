@@ -28,7 +28,10 @@ pub(crate) struct PackedWindow {
     pub(crate) col_multiple: usize,
 }
 
-/// Bytes of the largest access.
+/// A scale and a zero point, where the format has them.
+type ScaleAt = (Option<Reg>, Option<Reg>);
+
+/// Bits of the largest access.
 const ACCESS_BITS: usize = 128;
 
 impl Lower<'_> {
@@ -253,8 +256,7 @@ impl Lower<'_> {
         #[expect(clippy::cast_possible_wrap, reason = "bits of an element")]
         let (step, mask) = (bits as i64, (1_i64 << bits) - 1);
         let mut single = Vec::new();
-        for reg in 0..layout.num_regs() {
-            let (row, row_inside) = rows[reg];
+        for (reg, (row, row_inside)) in rows.iter().copied().enumerate() {
             #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
             let at = self.add_index(Some(col), layout.reg_place(reg)[1] as i64);
             let inside = self.inside(at, cols.into());
@@ -324,7 +326,7 @@ impl Lower<'_> {
         } else {
             gcd(gcd(layout.run(), window.col_multiple), tile_cols)
         };
-        let mut scales: Vec<([usize; 2], (Option<Reg>, Option<Reg>))> = Vec::new();
+        let mut scales: Vec<([usize; 2], ScaleAt)> = Vec::new();
         let mut values = Vec::new();
         for (reg, code) in single.into_iter().enumerate() {
             let [row, col] = layout.reg_place(reg);
@@ -389,7 +391,7 @@ impl Lower<'_> {
         window: &PackedWindow,
         layout: &Layout,
         [row, col]: [usize; 2],
-    ) -> (Option<Reg>, Option<Reg>) {
+    ) -> ScaleAt {
         let Some(tile) = window.format.scale_tile else { return (None, None) };
         let (at, row_inside) = self.window_row(window, layout, row);
         let col = self.window_col(window, layout, col);

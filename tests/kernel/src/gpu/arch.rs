@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::fmt;
-use tessera_ptx::Target;
+use tessera_ptx::Sm;
 
 /// Threads of a warp.
 const WARP: u32 = 32;
@@ -58,10 +58,10 @@ pub const SM_100: Limits = Limits { major: 10, ..SM_90 };
 
 impl Limits {
     /// Those of a target.
-    pub fn of(target: Target) -> Self {
+    pub fn of(target: Sm) -> Self {
         match target {
-            Target::Sm90a => SM_90,
-            _ => SM_100,
+            Sm::Sm90a => SM_90,
+            Sm::Sm100a | Sm::Sm100f => SM_100,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tessera_ptx::Target;
+use tessera_ptx::Sm;
 use tessera_ptx::bundle::{PTXAS_VERSION, sha256};
 
 /// What the assembler is told besides the target: to say what a kernel takes, and to keep the
@@ -43,7 +43,7 @@ pub struct Assembled {
 #[derive(Debug)]
 pub struct Assembler {
     tools: Toolchain,
-    target: Target,
+    target: Sm,
     cache: PathBuf,
 }
 
@@ -52,7 +52,7 @@ impl Assembler {
     ///
     /// # Errors
     /// If that folder cannot be made.
-    pub fn new(tools: Toolchain, target: Target, cache: &Path) -> Result<Self> {
+    pub fn new(tools: Toolchain, target: Sm, cache: &Path) -> Result<Self> {
         std::fs::create_dir_all(cache)
             .with_context(|| format!("cannot make {}", cache.display()))?;
         Ok(Self { tools, target, cache: cache.to_owned() })

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use tessera_ptx::Target;
+use tessera_ptx::Sm;
 use tessera_ptx::bundle::PTXAS_VERSION;
 use tessera_ptx::isa::{Missing, ptx_version};
 
@@ -24,7 +24,7 @@ use tessera_ptx::isa::{Missing, ptx_version};
 pub struct Options {
     /// Compute capability: 90 for H100 and H200, 100 for B200 and B300.
     #[arg(long, value_parser = target, default_value = "90")]
-    pub sm: Target,
+    pub sm: Sm,
     /// Only variants whose label begins like this.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
@@ -51,10 +51,11 @@ pub struct Options {
     pub ptx: Vec<PathBuf>,
 }
 
-fn target(text: &str) -> Result<Target, String> {
+fn target(text: &str) -> Result<Sm, String> {
     match text {
-        "90" | "90a" | "sm_90a" => Ok(Target::Sm90a),
-        "100" | "100f" | "sm_100f" => Ok(Target::Sm100f),
+        "90" | "90a" | "sm_90a" => Ok(Sm::Sm90a),
+        "100" | "100f" | "sm_100f" => Ok(Sm::Sm100f),
+        "100a" | "sm_100a" => Ok(Sm::Sm100a),
         _ => Err("give 90 or 100".to_owned()),
     }
 }
@@ -82,7 +83,7 @@ impl Places {
     }
 
     /// The committed figures of a target.
-    pub fn baseline(&self, target: Target) -> PathBuf {
+    pub fn baseline(&self, target: Sm) -> PathBuf {
         self.root.join("bench/kernels").join(format!("{}.json", folder(target)))
     }
 
@@ -92,7 +93,7 @@ impl Places {
 }
 
 /// `sm90a`: a target's name as a folder.
-fn folder(target: Target) -> String {
+fn folder(target: Sm) -> String {
     target.name().replace('_', "")
 }
 
@@ -219,7 +220,7 @@ fn tools(options: &Options, places: &Places) -> Result<Option<Toolchain>> {
 fn assemble(
     variants: &[Variant],
     tools: &Toolchain,
-    target: Target,
+    target: Sm,
     places: &Places,
 ) -> Result<Vec<Outcome>> {
     let assembler = Assembler::new(tools.clone(), target, &places.cache())?;
@@ -233,7 +234,7 @@ fn assemble(
 fn report(
     variants: &[Variant],
     outcomes: Option<&[Outcome]>,
-    target: Target,
+    target: Sm,
 ) -> (Report, BTreeSet<String>) {
     let mut rows = Vec::new();
     let mut missing = BTreeSet::new();

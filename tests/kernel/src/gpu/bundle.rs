@@ -9,7 +9,7 @@ use std::path::Path;
 use tessera_ptx::bundle::{
     Assembled, Bundle, Ineligible, MANIFEST_FILE, PTXAS_VERSION, Record, Usage, sha256,
 };
-use tessera_ptx::{Manifest, Target};
+use tessera_ptx::{Manifest, Sm};
 
 /// Variants, and what came of each: a row, and what the assembler gave if there was one.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Built<'a> {
 ///
 /// # Errors
 /// If the folder cannot be written.
-pub fn write_to(folder: &Path, target: Target, built: &Built<'_>) -> Result<()> {
+pub fn write_to(folder: &Path, target: Sm, built: &Built<'_>) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut bundle = Bundle {
         manifest: Manifest { target: target.name().to_owned(), kernels: Vec::new() },

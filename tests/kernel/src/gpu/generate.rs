@@ -1,9 +1,9 @@
 //! Every variant of every kernel as PTX.
 
 use std::path::Path;
-use tessera_kernel_dsl::{Entry, Target as Dsl};
+use tessera_kernel_dsl::{Entry, Target};
 use tessera_kernels::tiles::entries;
-use tessera_ptx::{Compiled, KernelEntry, Origin, Target, compile};
+use tessera_ptx::{Compiled, KernelEntry, Origin, Sm, compile};
 use tessera_tile_ir::{BuildError, Kernel};
 
 /// A variant before it is assembled.
@@ -32,7 +32,7 @@ pub struct Source {
 
 /// The variants whose label begins like this, sorted by kernel, those of one in its order of
 /// preference; and the mistakes of those that are none.
-pub fn variants(target: Target, only: &str, root: &Path) -> (Vec<Variant>, Vec<BuildError>) {
+pub fn variants(sm: Sm, only: &str, root: &Path) -> (Vec<Variant>, Vec<BuildError>) {
     let mut all = entries();
     all.sort_by_key(|entry| entry.name);
     let (mut variants, mut mistakes) = (Vec::new(), Vec::new());
@@ -43,10 +43,10 @@ pub fn variants(target: Target, only: &str, root: &Path) -> (Vec<Variant>, Vec<B
             class: format!("{:?}", entry.class).to_lowercase(),
             source_hash: source_hash(&root.join(entry.loc.file)),
         };
-        for built in (entry.build)(dsl_target(entry, target)) {
+        for built in (entry.build)(dsl_target(entry, sm)) {
             match built {
                 Ok(kernel) if !kernel.label().starts_with(only) => {}
-                Ok(kernel) => match compile(&kernel, &origin, target) {
+                Ok(kernel) => match compile(&kernel, &origin, sm) {
                     Ok(compiled) => variants.push(variant(kernel, compiled)),
                     Err(found) => mistakes.extend(found),
                 },
@@ -68,12 +68,12 @@ fn variant(kernel: Kernel, Compiled { ptx, entry }: Compiled) -> Variant {
 }
 
 /// What the kernel's builder is told. One that declares no variants for GPUs has those for the CPU.
-fn dsl_target(entry: &Entry, target: Target) -> Dsl {
-    let own = match target.name() {
-        "sm_90a" => Dsl::Sm90a,
-        _ => Dsl::Sm100a,
+fn dsl_target(entry: &Entry, sm: Sm) -> Target {
+    let own = match sm {
+        Sm::Sm90a => Target::Sm90a,
+        Sm::Sm100a | Sm::Sm100f => Target::Sm100a,
     };
-    if entry.targets.contains(&own) { own } else { Dsl::Cpu }
+    if entry.targets.contains(&own) { own } else { Target::Cpu }
 }
 
 /// FNV-1a of the file that declares a kernel, as the manifest of the code for the CPU has it.
@@ -97,18 +97,18 @@ mod tests {
 
     #[test]
     fn every_form_that_kernels_use_is_one_that_the_target_has() {
-        for target in Target::ALL {
-            let (variants, _) = variants(target, "", root());
+        for sm in Sm::ALL {
+            let (variants, _) = variants(sm, "", root());
             assert!(variants.len() > 50, "{}", variants.len());
             let used: BTreeSet<&str> = variants.iter().flat_map(|v| forms(&v.ptx)).collect();
-            let missing = used.iter().filter_map(|form| require(form, target).err());
+            let missing = used.iter().filter_map(|form| require(form, sm).err());
             assert_eq!(missing.map(|m| m.to_string()).collect::<Vec<_>>(), [""; 0]);
         }
     }
 
     #[test]
     fn a_build_is_the_same_each_time_and_its_names_are_unique() {
-        let ptx = |only: &str| variants(Target::Sm90a, only, root()).0;
+        let ptx = |only: &str| variants(Sm::Sm90a, only, root()).0;
         let [one, two] = [ptx("rms_norm"), ptx("rms_norm")];
         assert_eq!(one.len(), two.len());
         assert!(one.iter().zip(&two).all(|(one, two)| one.ptx == two.ptx));

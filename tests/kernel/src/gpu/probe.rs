@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tessera_ptx::bundle::PTXAS_VERSION;
-use tessera_ptx::isa::{PROBED, ptx_version};
+use tessera_ptx::isa::{Sm, ptx_version};
 
 /// What the assembler says of one form on one target.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub fn run(tools: &Toolchain, table: &Path, scratch: &Path) -> Result<()> {
     let changed = text.lines().zip(new.lines()).filter(|(old, new)| old != new);
     changed.for_each(|(old, new)| println!("- {old}\n+ {new}"));
     std::fs::write(table, new).with_context(|| format!("cannot write {}", table.display()))?;
-    println!("{} forms on {} targets", answers.len(), PROBED.len());
+    println!("{} forms on {} targets", answers.len(), Sm::ALL.len());
     Ok(())
 }
 
@@ -67,7 +67,7 @@ fn ask_all(instructions: &[&str], tools: &Toolchain, scratch: &Path) -> Result<V
             let i = next.fetch_add(1, Ordering::Relaxed);
             instructions.get(i).map(|instruction| (i, instruction))
         } {
-            let answers = PROBED.map(|sm| ask(instruction, sm, tools, &own));
+            let answers = Sm::ALL.map(|sm| ask(instruction, sm, tools, &own));
             bar.inc(1);
             done.lock().expect("no worker panics").push((i, answers));
         }
@@ -83,7 +83,7 @@ fn ask_all(instructions: &[&str], tools: &Toolchain, scratch: &Path) -> Result<V
     each.collect()
 }
 
-fn ask(instruction: &str, sm: &str, tools: &Toolchain, own: &Path) -> Result<Answer> {
+fn ask(instruction: &str, sm: Sm, tools: &Toolchain, own: &Path) -> Result<Answer> {
     let file = own.with_extension("ptx");
     std::fs::write(&file, kernel(instruction, sm))?;
     let mut ptxas = Command::new(&tools.ptxas);
@@ -133,7 +133,7 @@ fn expanded(instruction: &str) -> String {
 }
 
 /// A kernel of one instruction. Its registers are never set: it is assembled, not run.
-fn kernel(instruction: &str, sm: &str) -> String {
+fn kernel(instruction: &str, sm: Sm) -> String {
     let instruction = expanded(instruction);
     format!(
         ".version {}\n.target {}\n.address_size 64\n.extern .shared .align 128 .b8 smem[];\n\
@@ -142,7 +142,7 @@ fn kernel(instruction: &str, sm: &str) -> String {
          \t.reg .f32 %f<136>;\n\t.reg .b64 %rd<10>;\n\t.reg .f64 %d<10>;\n\t.reg .b128 %q<4>;\n\
          \t{instruction};\n$end:\n\tret;\n}}\n",
         ptx_version(),
-        sm
+        sm.name()
     )
 }
 
@@ -153,8 +153,8 @@ fn rewritten(table: &str, answers: &[[Answer; 3]]) -> String {
     for line in table.lines() {
         let row = match (instruction(line), line.split_once(" = ")) {
             (Some(instruction), _) => answers.next().map(|answers| {
-                let taken = PROBED.iter().zip(answers).filter(|(_, a)| **a == Answer::Taken);
-                let names: Vec<&str> = taken.map(|(sm, _)| *sm).collect();
+                let taken = Sm::ALL.iter().zip(answers).filter(|(_, a)| **a == Answer::Taken);
+                let names: Vec<&str> = taken.map(|(sm, _)| sm.name()).collect();
                 format!("\"{instruction}\" = \"{}\"", names.join(" "))
             }),
             (None, Some(("ptxas", _))) => Some(format!("ptxas = \"{PTXAS_VERSION}\"")),

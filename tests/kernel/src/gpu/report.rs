@@ -8,7 +8,7 @@ use super::ptxas::Figures;
 use super::sass::{Products, Sass};
 use serde::Serialize;
 use std::fmt::Write;
-use tessera_ptx::Target;
+use tessera_ptx::Sm;
 use tessera_ptx::isa::{Missing, forms, require};
 
 /// Whether a variant may be launched.
@@ -67,11 +67,7 @@ pub struct Row {
 
 impl Row {
     /// The row of a variant, and what its instructions lack in the table.
-    pub fn of(
-        variant: &Variant,
-        target: Target,
-        outcome: Option<&Outcome>,
-    ) -> (Self, Vec<Missing>) {
+    pub fn of(variant: &Variant, target: Sm, outcome: Option<&Outcome>) -> (Self, Vec<Missing>) {
         let used = forms(&variant.ptx);
         let missing = used.into_iter().filter_map(|form| require(form, target).err());
         let missing: Vec<Missing> = missing.collect();
@@ -289,7 +285,7 @@ mod tests {
 
     fn check_reason(figures: Figures, shared_bytes: u32, sass: &str, want: Option<&str>) {
         let made = assembled(figures, sass);
-        let (row, _) = Row::of(&variant("k", 128, shared_bytes), Target::Sm90a, Some(&made));
+        let (row, _) = Row::of(&variant("k", 128, shared_bytes), Sm::Sm90a, Some(&made));
         let want = want.map_or(State::Usable, |reason| State::Ineligible(reason.to_owned()));
         assert_eq!(row.state, want);
     }
@@ -308,7 +304,7 @@ mod tests {
         check_reason(fine, 227 * 1024 + 512, "", Some(message));
         let (row, _) = Row::of(
             &variant("k", 1024, 0),
-            Target::Sm90a,
+            Sm::Sm90a,
             Some(&assembled(Figures { registers: 128, ..fine }, "")),
         );
         assert_eq!(row.state, State::Ineligible("no program fits: regs".to_owned()));
@@ -321,7 +317,7 @@ mod tests {
 
     #[test]
     fn without_an_assembler_nothing_is_said_to_be_fine() {
-        let (row, missing) = Row::of(&variant("w<e4m3>[A=1, B=2]", 128, 2048), Target::Sm90a, None);
+        let (row, missing) = Row::of(&variant("w<e4m3>[A=1, B=2]", 128, 2048), Sm::Sm90a, None);
         assert_eq!(missing, []);
         let text = report(vec![row], None).table();
         let lines: Vec<&str> = text.lines().collect();
@@ -352,7 +348,7 @@ mod tests {
     fn the_table_lines_up() {
         let figures = Figures { registers: 168, barriers: 1, ..Figures::default() };
         let made = assembled(figures, "/*0000*/ HMMA.16816.F32 R4, R8, R2, R4 ;");
-        let row = |v| Row::of(&v, Target::Sm90a, Some(&made)).0;
+        let row = |v| Row::of(&v, Sm::Sm90a, Some(&made)).0;
         let rows = vec![
             row(variant("mla_decode<e4m3>[BN=64, STAGES=3]", 128, 113_254)),
             row(variant("rope", 256, 0)),
@@ -372,7 +368,7 @@ rope                               168      0     0      0.0K  256       1  12.5
     fn an_instruction_that_the_target_lacks_is_named() {
         let mut with = variant("k", 128, 0);
         with.ptx += "\tfma.rn.f32x2 %rd0, %rd1, %rd2, %rd3;\n";
-        let (row, missing) = Row::of(&with, Target::Sm90a, None);
+        let (row, missing) = Row::of(&with, Sm::Sm90a, None);
         assert!(missing[0].to_string().starts_with("sm_90a has no `fma.rn.f32x2`"));
         assert_eq!(row.checks, Vec::<&str>::new());
     }
