@@ -1,5 +1,6 @@
 //! What a module is once it has been decoded: instructions without any text in them.
 
+use crate::number::{self, Format};
 use crate::types::Ty;
 use std::sync::Arc;
 
@@ -282,10 +283,71 @@ pub(crate) enum Op {
     ActiveMask {
         dst: Reg,
     },
+    Mma(Box<Mma>),
+    LoadMatrix {
+        matrix: Matrix,
+        dst: Vec<Reg>,
+    },
+    StoreMatrix {
+        matrix: Matrix,
+        src: Vec<Src>,
+    },
+    MoveMatrix {
+        dst: Reg,
+        src: Src,
+    },
     WarpSync {
         members: Src,
     },
     Nop,
+}
+
+/// The factors of a tensor-core operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Factors {
+    Float(Format),
+    /// Eight-bit floats, which go through f16.
+    Eight {
+        a: Format,
+        b: Format,
+    },
+    Bytes {
+        a_signed: bool,
+        b_signed: bool,
+        saturate: bool,
+    },
+}
+
+impl Factors {
+    /// Bits of one element in a register.
+    pub(crate) fn bits(self) -> u32 {
+        match self {
+            Factors::Float(format) if format == number::TF32 => 32,
+            Factors::Float(_) => 16,
+            Factors::Eight { .. } | Factors::Bytes { .. } => 8,
+        }
+    }
+}
+
+/// `mma.sync.m16n8k*`
+#[derive(Clone, Debug)]
+pub(crate) struct Mma {
+    pub(crate) depth: u32,
+    pub(crate) factors: Factors,
+    /// Whether addends and results are f16, two in a register.
+    pub(crate) half: bool,
+    pub(crate) d: Vec<Reg>,
+    pub(crate) a: Vec<Src>,
+    pub(crate) b: Vec<Src>,
+    pub(crate) c: Vec<Src>,
+}
+
+/// Where matrices of eight rows of sixteen bytes are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrix {
+    pub(crate) space: Space,
+    pub(crate) address: Address,
+    pub(crate) transposed: bool,
 }
 
 /// Where a barrier's reduction goes.

@@ -44,7 +44,7 @@ fn cases_on_the_emulator() {
         if only.as_deref().is_some_and(|name| name != entry.name) {
             continue;
         }
-        for kernel in (entry.build)(Built::Cpu) {
+        for kernel in (entry.build)(Built::Sm90a) {
             let kernel = kernel.expect("a kernel");
             let origin = Origin { class: String::new(), source_hash: String::new() };
             let compiled = match compile(&kernel, &origin, Sm::Sm90a) {

@@ -9,6 +9,7 @@ pub(crate) mod float;
 pub(crate) mod half;
 pub(crate) mod integer;
 pub(crate) mod lanes;
+pub(crate) mod matrix;
 pub(crate) mod memory;
 pub(crate) mod mov;
 pub(crate) mod special;
@@ -46,6 +47,8 @@ pub(crate) fn decode(call: &mut Call<'_, '_>) -> Decoded {
         "nanosleep" => control::advice(call, &["u32"]),
         "griddepcontrol" => control::advice(call, &["wait", "launch_dependents"]),
         "setmaxnreg" => control::advice(call, &["inc", "dec", "sync", "aligned", "u32"]),
+        "mma" => matrix::mma(call),
+        "ldmatrix" | "stmatrix" | "movmatrix" => matrix::fragments(call),
         "shfl" => warp::shuffle(call),
         "vote" => warp::vote(call),
         "match" => warp::matches(call),

@@ -55,8 +55,8 @@ fn describe(address: u64) -> &'static str {
         GLOBAL_BASE.. => "a global address",
         _ if window(address, SHARED_WINDOW).is_some() => "a generic address of shared memory",
         _ if window(address, LOCAL_WINDOW).is_some() => "a generic address of local memory",
-        ..SHARED_BASE => "next to null",
-        ..WINDOW_BYTES => "an address inside a small space",
+        0..SHARED_BASE => "next to null",
+        SHARED_BASE..WINDOW_BYTES => "an address inside a small space",
         _ => "an address in no space",
     }
 }
@@ -186,6 +186,11 @@ pub(super) struct Who<'c> {
 }
 
 impl<'c> Who<'c> {
+    /// A warp that makes plain accesses.
+    pub(super) fn weak(issue: Issue, clock: &'c Clock) -> Who<'c> {
+        Who { agent: issue.warp, clock, strong: false, pc: issue.pc }
+    }
+
     pub(super) fn agent(&self) -> Agent<'c> {
         Agent {
             agent: self.agent,

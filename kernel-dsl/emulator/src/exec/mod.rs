@@ -3,6 +3,7 @@
 mod access;
 mod cta;
 mod exchange;
+mod matrix;
 mod ordering;
 mod random;
 mod shared;
@@ -250,7 +251,7 @@ impl Grid<'_> {
                 Err(Fault {
                     kind: trouble.kind,
                     entry: self.world.setup.entry.name.clone(),
-                    place: Some(place),
+                    place: Some(Box::new(place)),
                     others: others.into_iter().collect(),
                     message: trouble.message,
                 })
@@ -308,7 +309,7 @@ impl Grid<'_> {
         Fault {
             kind,
             entry: self.world.setup.entry.name.clone(),
-            place: places.next(),
+            place: places.next().map(Box::new),
             others: places.collect(),
             message: message.to_owned(),
         }

@@ -2,7 +2,7 @@
 
 use super::access::{self, AtomicParts, Issue, LOCAL_WINDOW, SHARED_WINDOW, Target, lanes};
 use super::cta::{Cta, Group, Wait, Warp};
-use super::{Trouble, World, exchange, ordering, sync};
+use super::{Trouble, World, exchange, matrix, ordering, sync};
 use crate::fault::FaultKind;
 use crate::program::{Combine, Condition, Instr, Lanes, MaskKind, Op, Pred, Reg, Space};
 use crate::program::{Special, Src};
@@ -332,6 +332,10 @@ fn execute_outside(
             warp.set_predicate(*dst, holds, mask);
         }
         Op::Fence { .. } => ordering::fence(&mut cta.warps[issue.warp]),
+        Op::Mma(mma) => matrix::mma(world, cta, issue, mma)?,
+        Op::LoadMatrix { matrix, dst } => matrix::load(world, cta, issue, (matrix, dst))?,
+        Op::StoreMatrix { matrix, src } => matrix::store(world, cta, issue, (matrix, src))?,
+        Op::MoveMatrix { dst, src } => matrix::transpose(world, cta, issue, (*dst, *src))?,
         Op::Bar { .. } => return sync::bar(world, cta, issue, (&instr.op, group)),
         _ => return exchange::execute(world, cta, issue, (&instr.op, group)),
     }

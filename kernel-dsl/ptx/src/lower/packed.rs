@@ -95,6 +95,25 @@ impl Lower<'_> {
         self.window_codes(&window, layout)
     }
 
+    /// The window that begins so many rows and columns later.
+    pub(crate) fn shifted(
+        &mut self,
+        window: &PackedWindow,
+        [rows, cols]: [usize; 2],
+    ) -> PackedWindow {
+        #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
+        let [down, across] = [rows as i64, cols as i64];
+        PackedWindow {
+            row: self.add_index(Some(window.row), down),
+            col: self.add_index(Some(window.col), across),
+            col_multiple: gcd(
+                window.col_multiple,
+                if cols == 0 { window.col_multiple } else { cols },
+            ),
+            ..*window
+        }
+    }
+
     /// Codes of a window in a layout.
     pub(crate) fn window_codes(&mut self, window: &PackedWindow, layout: &Layout) -> Held {
         let elem = Elem::Packed(window.format);
@@ -315,9 +334,21 @@ impl Lower<'_> {
     /// Values of a packed window in a layout, scales applied; zeros outside.
     pub(crate) fn decode_packed(&mut self, value: Value, layout: &Layout) -> Vec<Reg> {
         let held = self.packed_codes(value, layout);
-        let elem = self.elem(value);
-        let Some(window) = self.packed_window(value) else { return held.regs };
-        let single = self.unpacked(elem, &held);
+        match self.packed_window(value) {
+            Some(window) => self.decode_window(&window, self.elem(value), &held),
+            None => held.regs,
+        }
+    }
+
+    /// Values of the codes of a window, scales applied; zeros outside.
+    pub(crate) fn decode_window(
+        &mut self,
+        window: &PackedWindow,
+        elem: Elem,
+        held: &Held,
+    ) -> Vec<Reg> {
+        let layout = &held.layout;
+        let single = self.unpacked(elem, held);
         let element = window.format.element;
         // Neighbours that certainly share a scale.
         let tile_cols = window.format.scale_tile.map_or(WHOLE, |tile| tile.cols);
@@ -332,7 +363,7 @@ impl Lower<'_> {
             let [row, col] = layout.reg_place(reg);
             let place = [row, col / shared * shared];
             if !scales.iter().any(|(known, _)| *known == place) {
-                let found = self.scale_at(&window, layout, place);
+                let found = self.scale_at(window, layout, place);
                 scales.push((place, found));
             }
             let (scale, zero) = scales.iter().find(|(known, _)| *known == place).expect("added").1;
@@ -349,7 +380,7 @@ impl Lower<'_> {
                     self.code.op(Class::B32, "mul.rn.f32", [number.into(), scale.into()])
                 }
             };
-            values.push(self.or_zero_outside(&window, layout, [row, col], real));
+            values.push(self.or_zero_outside(window, layout, [row, col], real));
         }
         values
     }
