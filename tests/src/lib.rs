@@ -6,6 +6,7 @@ pub mod client;
 pub mod engine;
 pub mod generated;
 pub mod golden;
+pub mod launches;
 pub mod plot;
 pub mod script;
 pub mod sim;
