@@ -8,6 +8,7 @@ use std::process::Command;
 /// Every edge between our crates. Another one needs a decision of its own.
 const EDGES: [(&str, &[&str]); 13] = [
     ("tessera", &["tessera-runtime"]),
+    ("tessera-emulator", &[]),
     (
         "tessera-kernel-artifacts",
         &[

@@ -17,6 +17,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   golden DIR...            a checkpoint's forward pass against recorded transformers outputs
   accuracy [OPTIONS]       tiny-kimi's evaluation sets through HTTP, per format
   kernel [NAME [OPTIONS]]  kernels: variants, what each line became, values of its tiles
+  build-kernels [OPTIONS]  PTX of every kernel, assembled and measured; needs no GPU
+  probe-isa                which targets the assembler takes each instruction for
   bench concurrency        BF16 against FP8 cache, 1 to 64 concurrent requests
   bench integrity          page-tag check on against off, paired
   bench peer WORKDIR       against llama.cpp, or --peer ik_llama.cpp or vllm, on what
@@ -40,6 +42,8 @@ fn main() -> Result<()> {
         ["golden", rest @ ..] => tool("golden", rest),
         ["accuracy", rest @ ..] => served_tool("accuracy", rest),
         ["kernel", rest @ ..] => kernel(rest),
+        ["build-kernels", rest @ ..] => gpu_kernels("build-kernels", rest),
+        ["probe-isa"] => gpu_kernels("probe-isa", &[]),
         ["bench", "concurrency", rest @ ..] => tool("bench_concurrency", rest),
         ["bench", "integrity", rest @ ..] => tool("bench_integrity", rest),
         ["bench", "peer", rest @ ..] => tool("bench_peer", rest),
@@ -79,6 +83,12 @@ fn example(package: &str, name: &str) -> Result<()> {
 /// Builds the kernel tool as tests are built, for it must start at once, and runs it.
 fn kernel(args: &[&str]) -> Result<()> {
     cargo(&["run", "--quiet", "--package", "tessera-kernel-tool", "--"], args)
+}
+
+/// What is done with kernels for GPUs, on a machine without one.
+fn gpu_kernels(command: &str, args: &[&str]) -> Result<()> {
+    let tool = ["run", "--quiet", "--package", "tessera-kernel-tool", "--bin", "gpu-kernels", "--"];
+    cargo(&[&tool, &[command][..]].concat(), args)
 }
 
 /// A tool that talks to a server: builds `tessera` first and says where it and the model are.

@@ -77,8 +77,8 @@ pub struct PackedArg<'a> {
     pub scales: u64,
     /// Address of the zero points; 0 if there are none.
     pub zero_points: u64,
-    /// Scale of the whole tensor; 1 if there is none.
-    pub tensor_scale: f32,
+    /// Address of an f32 scale for each whole matrix; 0 if there are none.
+    pub tensor_scales: u64,
     /// Extent of each axis.
     pub dims: Axes,
 }
@@ -255,7 +255,7 @@ impl Plan {
                     packed.codes,
                     packed.scales,
                     packed.zero_points,
-                    u64::from(packed.tensor_scale.to_bits()),
+                    packed.tensor_scales,
                 ]),
             }
         }
@@ -545,7 +545,7 @@ mod tests {
                 codes: 1,
                 scales: 2,
                 zero_points: 0,
-                tensor_scale: 1.0,
+                tensor_scales: 3,
                 dims: Axes::new([5]),
             }),
         ];
@@ -553,9 +553,8 @@ mod tests {
         assert_eq!(plan.make(&[entry.clone()], &args), Ok(0));
         let minus_one = u64::from((-1.0f32).to_bits());
         let (minus_two, low) = ((-2i64).cast_unsigned(), 0xffff_fffe);
-        let one = u64::from(1.0f32.to_bits());
         let want =
-            [77, 3, 5, 0x1000, 8, minus_one, minus_two, low, 1, minus_two, 1, 2, 0, one].to_vec();
+            [77, 3, 5, 0x1000, 8, minus_one, minus_two, low, 1, minus_two, 1, 2, 0, 3].to_vec();
         assert_eq!(plan.words(77), want);
         let mut strided = args;
         strided[0] = Arg::View(ViewArg {

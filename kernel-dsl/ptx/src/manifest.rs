@@ -10,8 +10,8 @@
 //!   scalar       its value: f32 bits in the low half, integers extended by their sign or by zeros
 //!   view         address of its first element, then the stride of each axis but the last, in
 //!                elements; the last axis is contiguous
-//!   packed view  addresses of codes, of scales and of zero points (0 where the format has none),
-//!                then the bits of the tensor's scale (1.0 where the format has none)
+//!   packed view  addresses of codes, of scales, of zero points and of tensor scales, an f32 for
+//!                each matrix of the view; 0 for what the format has not
 //! ```
 //! Codes of a packed view lie as a weight's parts do: rows of whole bytes, the scales of each row of
 //! scale tiles after one another, a third axis outermost.

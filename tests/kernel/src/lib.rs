@@ -7,7 +7,9 @@
 
 pub mod cases;
 pub mod choose;
+pub mod emulate;
 pub mod explain;
+pub mod gpu;
 pub mod matrix;
 pub mod source;
 pub mod trace;

@@ -82,11 +82,11 @@ pub(super) struct WeightGroup {
     pub(super) rows: usize,
     pub(super) cols: usize,
     pub(super) count: usize,
-    pub(super) tensor_scales: Vec<f32>,
     memory: Memory,
     codes: Part,
     scales: Part,
     zero_points: Part,
+    tensor_scales: Part,
 }
 
 /// Where one part of every weight of a group lies.
@@ -122,16 +122,18 @@ impl WeightGroup {
         let codes = Part::after(&mut end, first.codes.len(), count);
         let scales = Part::after(&mut end, first.scales.len(), count);
         let zero_points = Part::after(&mut end, first.zero_points.len(), count);
-        let mut group = Self {
+        let scale_bytes = if first.format.tensor_scale { size_of::<f32>() } else { 0 };
+        let tensor_scales = Part::after(&mut end, scale_bytes, count);
+        let group = Self {
             format: first.format,
             rows: first.rows,
             cols: first.cols,
             count,
-            tensor_scales: Vec::with_capacity(count),
             memory: Memory::zeroed(gpu, end, "weights")?,
             codes,
             scales,
             zero_points,
+            tensor_scales,
         };
         for (index, weight) in weights.into_iter().enumerate() {
             for (part, bytes) in [
@@ -141,19 +143,23 @@ impl WeightGroup {
             ] {
                 uploads.write((&group.memory, part.of(index)), bytes)?;
             }
-            group.tensor_scales.push(weight.tensor_scale);
+            if scale_bytes > 0 {
+                let scale = bytes_of(std::slice::from_ref(&weight.tensor_scale));
+                uploads.write((&group.memory, tensor_scales.of(index)), scale)?;
+            }
             progress(&weight);
         }
         Ok(group)
     }
 
-    /// Addresses of codes, scales and zero points of a weight; 0 for what the format has not.
-    pub(super) fn addresses(&self, index: usize) -> [u64; 3] {
+    /// Addresses of codes, scales, zero points and tensor scale of a weight; 0 for what the format
+    /// has not.
+    pub(super) fn addresses(&self, index: usize) -> [u64; 4] {
         let address = |part: Part| match part.each {
             0 => 0,
             _ => self.memory.address() + part.of(index) as u64,
         };
-        [address(self.codes), address(self.scales), address(self.zero_points)]
+        [self.codes, self.scales, self.zero_points, self.tensor_scales].map(address)
     }
 }
 

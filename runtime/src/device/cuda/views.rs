@@ -78,13 +78,13 @@ impl CudaDevice {
     pub(super) fn packed(&self, id: WeightId) -> KernelArg {
         let place = self.weights[id.0 as usize];
         let group = &self.groups[place.group];
-        let [codes, scales, zero_points] = group.addresses(place.index);
+        let [codes, scales, zero_points, tensor_scales] = group.addresses(place.index);
         Arg::Packed(PackedArg {
             format: group.format.name,
             codes,
             scales,
             zero_points,
-            tensor_scale: group.tensor_scales[place.index],
+            tensor_scales,
             dims: Axes::new([group.rows, group.cols]),
         })
     }
@@ -105,18 +105,13 @@ impl CudaDevice {
                 return Err(refused(format!("weight {} at {at}", id.0)).into());
             }
         }
-        let scales = &group.tensor_scales[place.index..place.index + ids.len()];
-        if let Some(other) = scales.iter().find(|&&scale| scale != scales[0]) {
-            let reason = format!("experts of tensor scales {} and {other}", scales[0]);
-            return Err(DeviceError::Weight { reason });
-        }
-        let [codes, scales, zero_points] = group.addresses(place.index);
+        let [codes, scales, zero_points, tensor_scales] = group.addresses(place.index);
         Ok(Arg::Packed(PackedArg {
             format: group.format.name,
             codes,
             scales,
             zero_points,
-            tensor_scale: group.tensor_scales[place.index],
+            tensor_scales,
             dims: Axes::new([ids.len(), group.rows, group.cols]),
         }))
     }

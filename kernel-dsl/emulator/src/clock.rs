@@ -1,0 +1,84 @@
+//! Vector clocks: what one agent knows of what the others have done.
+//!
+//! The agents of a CTA are its warps, then for each warp the engine of its `cp.async` copies, then
+//! for each warp the engine of its bulk copies. An agent's own entry grows whenever it publishes
+//! what it did; an access is stamped with it. Somebody else's access is ordered behind that one if
+//! their clock holds at least the stamp.
+
+use std::collections::BTreeMap;
+
+/// Knowledge of one agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clock {
+    /// Index of the CTA whose agents `own` counts.
+    pub(crate) cta: u32,
+    pub(crate) own: Vec<u32>,
+    /// What is known of agents of other CTAs.
+    foreign: BTreeMap<u32, Vec<u32>>,
+}
+
+fn join_into(mine: &mut Vec<u32>, theirs: &[u32]) {
+    mine.resize(mine.len().max(theirs.len()), 0);
+    for (mine, &theirs) in mine.iter_mut().zip(theirs) {
+        *mine = (*mine).max(theirs);
+    }
+}
+
+impl Clock {
+    pub(crate) fn new(cta: u32, agents: usize, start: u32) -> Clock {
+        Clock { cta, own: vec![start; agents], foreign: BTreeMap::new() }
+    }
+
+    /// Learns what another clock knows.
+    pub(crate) fn join(&mut self, other: &Clock) {
+        if self.cta == other.cta {
+            join_into(&mut self.own, &other.own);
+        } else {
+            join_into(self.foreign.entry(other.cta).or_default(), &other.own);
+        }
+        for (&cta, clock) in &other.foreign {
+            match cta == self.cta {
+                true => join_into(&mut self.own, clock),
+                false => join_into(self.foreign.entry(cta).or_default(), clock),
+            }
+        }
+    }
+
+    /// Whether an access with a stamp lies behind us.
+    pub(crate) fn knows(&self, cta: u32, agent: usize, stamp: u32) -> bool {
+        let clock = match cta == self.cta {
+            true => Some(&self.own),
+            false => self.foreign.get(&cta),
+        };
+        clock.and_then(|clock| clock.get(agent)).is_some_and(|&known| known >= stamp)
+    }
+
+    /// Begins a new stretch of an agent, after it published its clock.
+    pub(crate) fn tick(&mut self, agent: usize) {
+        self.own[agent] += 1;
+    }
+
+    pub(crate) fn latest(&self) -> u32 {
+        self.own.iter().copied().max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knowledge_travels_through_other_ctas() {
+        let mut a = Clock::new(0, 2, 1);
+        let mut b = Clock::new(1, 2, 1);
+        let mut c = Clock::new(2, 2, 1);
+        a.tick(0);
+        assert!(!b.knows(0, 0, 2));
+        b.join(&a);
+        assert!(b.knows(0, 0, 2) && !b.knows(0, 0, 3));
+        c.join(&b);
+        assert!(c.knows(0, 0, 2) && c.knows(1, 1, 1));
+        a.join(&c);
+        assert!(a.knows(2, 0, 1) && a.own == [2, 1]);
+    }
+}

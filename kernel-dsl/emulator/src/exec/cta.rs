@@ -1,0 +1,217 @@
+//! The state of a CTA that runs: its warps, their lanes, and what they wait for.
+
+use super::Setup;
+use super::shared::SharedMemory;
+use crate::clock::Clock;
+use crate::program::{Condition, Lanes, Pred, Redux, Reg, Src};
+use std::collections::HashMap;
+
+/// What lanes that stand at one instruction wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// For nothing.
+    Ready,
+    /// For the other lanes of the warp that the instruction names.
+    Lanes,
+    /// For a barrier of the CTA.
+    Barrier,
+    /// For anything to happen after this event.
+    Event(u64),
+}
+
+/// Lanes of a warp that stand at the same instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) pc: u32,
+    pub(crate) mask: u32,
+    pub(crate) wait: Wait,
+    /// Looked for something in vain; others go first.
+    pub(crate) yielded: bool,
+}
+
+/// Threads that share an instruction stream, as far as they do not diverge.
+pub(crate) struct Warp {
+    pub(crate) index: usize,
+    pub(crate) registers: Vec<Lanes>,
+    /// Lanes that a register was written for.
+    pub(crate) written: Vec<u32>,
+    pub(crate) predicates: Vec<u32>,
+    pub(crate) predicates_written: Vec<u32>,
+    pub(crate) groups: Vec<Group>,
+    /// Lanes that the block has threads for.
+    pub(crate) live: u32,
+    pub(crate) exited: u32,
+    pub(crate) tid: [[u32; 32]; 3],
+    pub(crate) local: Vec<u8>,
+    pub(crate) local_written: Vec<bool>,
+    pub(crate) clock: Clock,
+    /// What it knew at its last fence: a later atomic write publishes that.
+    pub(crate) fenced: Option<Clock>,
+    /// What atomic reads saw: the next fence makes it known.
+    pub(crate) seen: Option<Clock>,
+    /// Where it stood last, for reports.
+    pub(crate) last_pc: u32,
+}
+
+impl Warp {
+    /// The mask of lanes for which a condition holds, and those for which it was never set.
+    pub(crate) fn condition(&self, condition: Condition) -> (u32, u32) {
+        match condition {
+            Condition::Const(value) => (if value { u32::MAX } else { 0 }, 0),
+            Condition::Pred { pred, negated } => {
+                let value = self.predicates[pred.0 as usize];
+                let missing = !self.predicates_written[pred.0 as usize];
+                (if negated { !value } else { value }, missing)
+            }
+        }
+    }
+
+    pub(crate) fn set_register(&mut self, reg: Reg, value: &Lanes, mask: u32) {
+        let target = &mut self.registers[reg.0 as usize];
+        if mask == u32::MAX {
+            *target = *value;
+        } else {
+            for (lane, (target, &value)) in target.iter_mut().zip(value).enumerate() {
+                if mask >> lane & 1 == 1 {
+                    *target = value;
+                }
+            }
+        }
+        self.written[reg.0 as usize] |= mask;
+    }
+
+    pub(crate) fn set_predicate(&mut self, pred: Pred, value: u32, mask: u32) {
+        let target = &mut self.predicates[pred.0 as usize];
+        *target = *target & !mask | value & mask;
+        self.predicates_written[pred.0 as usize] |= mask;
+    }
+
+    /// A source's lanes.
+    pub(crate) fn value<'v>(&'v self, src: Src, consts: &'v [Lanes]) -> &'v Lanes {
+        match src {
+            Src::Reg(reg) => &self.registers[reg.0 as usize],
+            Src::Const(index) => &consts[index as usize],
+        }
+    }
+
+    /// Lanes of a mask for which a source was never written.
+    pub(crate) fn missing(&self, src: Src, mask: u32) -> u32 {
+        match src {
+            Src::Reg(reg) => mask & !self.written[reg.0 as usize],
+            Src::Const(_) => 0,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Publishes what the warp did: returns its clock, and begins a new stretch.
+    pub(crate) fn publish(&mut self) -> Clock {
+        let clock = self.clock.clone();
+        self.clock.tick(self.index);
+        clock
+    }
+}
+
+/// A barrier of a CTA.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Barrier {
+    /// Warps that it waits for; zero while nobody came.
+    pub(crate) expected: u32,
+    pub(crate) arrived: u32,
+    /// Warps that wait, and with which lanes.
+    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) clock: Option<Clock>,
+    pub(crate) reduction: Option<Redux>,
+    pub(crate) votes: Votes,
+}
+
+/// A warp that waits at a barrier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) warp: usize,
+    pub(crate) mask: u32,
+    pub(crate) pc: u32,
+}
+
+/// Predicates that came to a barrier's reduction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Votes {
+    pub(crate) for_it: u32,
+    pub(crate) against: u32,
+}
+
+/// A CTA.
+pub(crate) struct Cta {
+    pub(crate) linear: u32,
+    pub(crate) index: [u32; 3],
+    pub(crate) warps: Vec<Warp>,
+    pub(crate) shared: SharedMemory,
+    pub(crate) barriers: Vec<Barrier>,
+    /// What atomic writes to shared memory published, by address.
+    pub(crate) published: HashMap<u64, Clock>,
+    /// Counts what somebody may wait for.
+    pub(crate) event: u64,
+}
+
+fn warp(setup: &Setup<'_>, index: usize, clock: &Clock) -> Warp {
+    let entry = setup.entry;
+    let [x, y, z] = setup.launch.block;
+    let threads = x * y * z;
+    let first = index as u32 * 32;
+    let mut tid = [[0; 32]; 3];
+    for lane in 0..32 {
+        let thread = first + lane;
+        tid[0][lane as usize] = thread % x;
+        tid[1][lane as usize] = thread / x % y;
+        tid[2][lane as usize] = thread / x / y;
+    }
+    let live = crate::types::low_mask((threads - first).min(32)) as u32;
+    let mut clock = clock.clone();
+    clock.tick(index);
+    Warp {
+        index,
+        registers: vec![[0; 32]; entry.registers as usize],
+        written: vec![0; entry.registers as usize],
+        predicates: vec![0; entry.predicates as usize],
+        predicates_written: vec![0; entry.predicates as usize],
+        groups: vec![Group { pc: 0, mask: live, wait: Wait::Ready, yielded: false }],
+        live,
+        exited: !live,
+        tid,
+        local: vec![0; entry.local_bytes as usize * 32],
+        local_written: vec![false; entry.local_bytes as usize * 32],
+        clock,
+        fenced: None,
+        seen: None,
+        last_pc: 0,
+    }
+}
+
+impl Cta {
+    pub(crate) fn new(setup: &Setup<'_>, linear: u32, start: u32, shared: SharedMemory) -> Cta {
+        let [x, y, _] = setup.launch.grid;
+        let index = [linear % x, linear / x % y, linear / x / y];
+        let warps = setup.warps();
+        let clock = Clock::new(linear, warps * 3, start);
+        Cta {
+            linear,
+            index,
+            warps: (0..warps).map(|index| warp(setup, index, &clock)).collect(),
+            shared,
+            barriers: vec![Barrier::default(); 16],
+            published: HashMap::new(),
+            event: 0,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.warps.iter().all(Warp::is_done)
+    }
+
+    /// A clock that is behind nothing that happened here.
+    pub(crate) fn latest(&self) -> u32 {
+        self.warps.iter().map(|warp| warp.clock.latest()).max().unwrap_or(0)
+    }
+}

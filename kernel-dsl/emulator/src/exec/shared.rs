@@ -1,0 +1,182 @@
+//! A CTA's shared memory, with a record for every byte of who touched it last.
+
+use super::{Site, Trouble};
+use crate::clock::Clock;
+use crate::fault::FaultKind;
+
+/// An access, packed: its stamp, whether it was atomic, who did it and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+struct Stamp(u64);
+
+const STRONG: u64 = 1 << 31;
+
+impl Stamp {
+    fn new(who: &Agent<'_>) -> Stamp {
+        let strong = if who.strong { STRONG } else { 0 };
+        let agent = (who.agent as u64) << 23;
+        Stamp(u64::from(who.stamp) << 32 | strong | agent | u64::from(who.pc & 0x7f_ffff))
+    }
+
+    fn clock(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn agent(self) -> usize {
+        (self.0 >> 23 & 0xff) as usize
+    }
+
+    fn strong(self) -> bool {
+        self.0 & STRONG != 0
+    }
+
+    fn pc(self) -> u32 {
+        (self.0 & 0x7f_ffff) as u32
+    }
+}
+
+/// Who makes an access, and what they know.
+pub(crate) struct Agent<'c> {
+    pub(crate) agent: usize,
+    /// What its accesses are stamped with.
+    pub(crate) stamp: u32,
+    /// What it knows of others.
+    pub(crate) clock: &'c Clock,
+    /// What it knows of others' writes: less, for the asynchronous proxy, than of their reads.
+    pub(crate) writes: &'c Clock,
+    pub(crate) strong: bool,
+    pub(crate) pc: u32,
+}
+
+/// Shared memory.
+pub(crate) struct SharedMemory {
+    pub(crate) bytes: Vec<u8>,
+    written: Vec<bool>,
+    writes: Vec<Stamp>,
+    /// For each agent that read anything.
+    reads: Vec<Vec<Stamp>>,
+    warps: usize,
+}
+
+impl SharedMemory {
+    pub(crate) fn new(bytes: usize, warps: usize) -> SharedMemory {
+        SharedMemory {
+            bytes: vec![0; bytes],
+            written: vec![false; bytes],
+            writes: vec![Stamp::default(); bytes],
+            reads: vec![Vec::new(); warps * 3],
+            warps,
+        }
+    }
+
+    /// Memory for the next CTA: nothing is written; old stamps lie behind its start.
+    pub(crate) fn reset(&mut self) {
+        self.written.fill(false);
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    pub(crate) fn is_written(&self, offset: usize, len: usize) -> bool {
+        self.written[offset..offset + len].iter().all(|&written| written)
+    }
+
+    pub(crate) fn mark_written(&mut self, offset: usize, len: usize) {
+        self.written[offset..offset + len].fill(true);
+    }
+
+    /// Records a read, and finds a write that it is not ordered behind.
+    pub(crate) fn read(
+        &mut self,
+        offset: usize,
+        len: usize,
+        who: &Agent<'_>,
+    ) -> Result<(), Trouble> {
+        let range = offset..offset + len;
+        let writes = &self.writes[range.clone()];
+        let mut last = Stamp::default();
+        for (index, &write) in writes.iter().enumerate() {
+            if write == last {
+                continue;
+            }
+            last = write;
+            if self.unordered(write, who, who.writes) {
+                return Err(self.race(offset + index, write, who, ("read", "written")));
+            }
+        }
+        let reads = &mut self.reads[who.agent];
+        if reads.is_empty() {
+            reads.resize(self.writes.len(), Stamp::default());
+        }
+        reads[range].fill(Stamp::new(who));
+        Ok(())
+    }
+
+    /// Records a write, and finds an access that it is not ordered behind.
+    pub(crate) fn write(
+        &mut self,
+        offset: usize,
+        len: usize,
+        who: &Agent<'_>,
+    ) -> Result<(), Trouble> {
+        let range = offset..offset + len;
+        let mut last = Stamp::default();
+        for (index, &write) in self.writes[range.clone()].iter().enumerate() {
+            if write == last {
+                continue;
+            }
+            last = write;
+            if self.unordered(write, who, who.writes) {
+                return Err(self.race(offset + index, write, who, ("written", "written")));
+            }
+        }
+        for (agent, reads) in self.reads.iter().enumerate() {
+            if agent == who.agent || reads.is_empty() {
+                continue;
+            }
+            let known = u64::from(who.clock.own[agent]);
+            let reads = &reads[range.clone()];
+            if reads.iter().all(|read| read.0 >> 32 <= known) {
+                continue;
+            }
+            for (index, &read) in reads.iter().enumerate() {
+                if self.unordered(read, who, who.clock) {
+                    return Err(self.race(offset + index, read, who, ("written", "read")));
+                }
+            }
+        }
+        self.writes[range].fill(Stamp::new(who));
+        Ok(())
+    }
+
+    fn unordered(&self, stamp: Stamp, who: &Agent<'_>, clock: &Clock) -> bool {
+        let agent = stamp.agent();
+        agent != who.agent && clock.own[agent] < stamp.clock() && !(stamp.strong() && who.strong)
+    }
+
+    fn race(
+        &self,
+        offset: usize,
+        other: Stamp,
+        who: &Agent<'_>,
+        (mine, theirs): (&str, &str),
+    ) -> Trouble {
+        let engines = self.warps..;
+        let generic = |agent: usize| !engines.contains(&agent);
+        let known = who.clock.own[other.agent()] >= other.clock();
+        let (kind, why) = match (generic(who.agent), generic(other.agent())) {
+            (_, false) => (FaultKind::MissingWait, "by a copy that was not waited for"),
+            (false, true) if known => {
+                (FaultKind::MissingProxyFence, "without a proxy fence between the two proxies")
+            }
+            _ => (FaultKind::SharedRace, "by another warp, with nothing to order the two"),
+        };
+        let address = crate::body::SHARED_BASE + offset as u64;
+        let site = Site { warp: (other.agent() % self.warps) as u32, pc: other.pc(), cta: None };
+        Trouble::new(
+            kind,
+            format!("shared byte {address:#x} is {mine} after it was {theirs} {why}"),
+        )
+        .with(site)
+    }
+}

@@ -1,0 +1,487 @@
+//! What a module is once it has been decoded: instructions without any text in them.
+
+use crate::types::Ty;
+use std::sync::Arc;
+
+/// One value for each lane of a warp; narrower ones are zero-extended.
+pub(crate) type Lanes = [u64; 32];
+/// Computes a register from up to three.
+pub(crate) type Compute = Arc<dyn Fn(&mut Lanes, [&Lanes; 3]) + Send + Sync>;
+/// Computes a mask of lanes from two registers.
+pub(crate) type Test = Arc<dyn Fn(&Lanes, &Lanes) -> u32 + Send + Sync>;
+/// Combines an old value of memory with operands into its new value.
+pub(crate) type Update = Arc<dyn Fn(u64, u64, u64) -> u64 + Send + Sync>;
+
+/// Index of a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reg(pub(crate) u32);
+
+/// Index of a predicate register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pred(pub(crate) u32);
+
+/// Where a value comes from: a register, or a constant that every lane sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Src {
+    Reg(Reg),
+    Const(u32),
+}
+
+/// A predicate that may be negated, or a constant one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Pred { pred: Pred, negated: bool },
+    Const(bool),
+}
+
+/// A state space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Space {
+    Param,
+    Global,
+    Const,
+    Shared,
+    Local,
+    Generic,
+}
+
+/// An address: a base and a constant offset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address {
+    pub(crate) base: Src,
+    pub(crate) offset: i64,
+}
+
+/// How strong a memory operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Order {
+    #[default]
+    Weak,
+    Relaxed,
+    Acquire,
+    Release,
+    AcquireRelease,
+}
+
+impl Order {
+    pub(crate) fn acquires(self) -> bool {
+        matches!(self, Order::Acquire | Order::AcquireRelease)
+    }
+
+    pub(crate) fn releases(self) -> bool {
+        matches!(self, Order::Release | Order::AcquireRelease)
+    }
+}
+
+/// A load, a store or an atomic operation: what they share.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(crate) space: Space,
+    pub(crate) address: Address,
+    /// Bytes of one element.
+    pub(crate) bytes: u32,
+    pub(crate) order: Order,
+}
+
+/// The value that a special register holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Special {
+    Tid(usize),
+    Ntid(usize),
+    Ctaid(usize),
+    Nctaid(usize),
+    LaneId,
+    WarpId,
+    NumWarps,
+    SmId,
+    Clock { bits: u32 },
+    LaneMask(MaskKind),
+    DynamicShared,
+    TotalShared,
+    Zero,
+    One,
+}
+
+/// The masks that compare a lane with this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MaskKind {
+    Eq,
+    Le,
+    Lt,
+    Ge,
+    Gt,
+}
+
+/// How a comparison's result is combined with a third predicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Combine {
+    And,
+    Or,
+    Xor,
+}
+
+/// The ways of `shfl.sync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shuffle {
+    Up,
+    Down,
+    Bfly,
+    Idx,
+}
+
+/// The ways of `vote.sync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vote {
+    All,
+    Any,
+    Uni,
+    Ballot,
+}
+
+/// What a reduction over a warp, or a barrier, does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Redux {
+    Add,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    Popc,
+}
+
+/// What a CTA barrier does to those who come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BarKind {
+    /// Waits for all.
+    Sync,
+    /// Comes and goes on.
+    Arrive,
+    /// Waits, and reduces a predicate of every thread.
+    Reduce(Redux),
+}
+
+/// What is done when a lane's instruction is reached.
+pub(crate) enum Op {
+    Compute {
+        f: Compute,
+        dst: Reg,
+        src: [Src; 3],
+        count: u8,
+    },
+    Setp {
+        f: Test,
+        src: [Src; 2],
+        combine: Option<(Combine, Condition)>,
+        dst: [Option<Pred>; 2],
+    },
+    Select {
+        dst: Reg,
+        src: [Src; 2],
+        when: Condition,
+    },
+    PredLogic {
+        dst: Pred,
+        table: u8,
+        src: [Condition; 2],
+    },
+    Special {
+        dst: Reg,
+        what: Special,
+    },
+    Unpack {
+        dst: Vec<Option<Reg>>,
+        bits: u32,
+        src: Src,
+    },
+    Pack {
+        dst: Reg,
+        bits: u32,
+        src: Vec<Src>,
+    },
+    Load {
+        access: Access,
+        dst: Vec<Option<Reg>>,
+        sign: Option<u32>,
+        dst_bits: u32,
+    },
+    Store {
+        access: Access,
+        src: Vec<Src>,
+    },
+    Atomic {
+        access: Access,
+        f: Update,
+        dst: Option<Vec<Reg>>,
+        src: Vec<[Src; 2]>,
+    },
+    ToGeneric {
+        dst: Reg,
+        src: Src,
+        space: Space,
+    },
+    FromGeneric {
+        dst: Reg,
+        src: Src,
+        space: Space,
+    },
+    IsSpace {
+        dst: Pred,
+        src: Src,
+        space: Space,
+    },
+    Fence {
+        proxy: bool,
+    },
+    Branch {
+        target: u32,
+        uniform: bool,
+    },
+    Exit,
+    Trap,
+    Bar {
+        kind: BarKind,
+        id: Src,
+        count: Option<Src>,
+        aligned: bool,
+        pred: Option<Condition>,
+        dst: BarDst,
+    },
+    Shfl {
+        way: Shuffle,
+        dst: Reg,
+        valid: Option<Pred>,
+        src: [Src; 3],
+        members: Src,
+    },
+    Vote {
+        way: Vote,
+        dst: VoteDst,
+        pred: Condition,
+        members: Src,
+    },
+    Match {
+        all: bool,
+        dst: Reg,
+        pred: Option<Pred>,
+        src: Src,
+        members: Src,
+    },
+    Redux {
+        way: Redux,
+        ty: Ty,
+        dst: Reg,
+        src: Src,
+        members: Src,
+    },
+    Elect {
+        dst: Option<Reg>,
+        pred: Pred,
+        members: Src,
+    },
+    ActiveMask {
+        dst: Reg,
+    },
+    WarpSync {
+        members: Src,
+    },
+    Nop,
+}
+
+/// Where a barrier's reduction goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BarDst {
+    None,
+    Reg(Reg),
+    Pred(Pred),
+}
+
+/// Where a vote goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum VoteDst {
+    Reg(Reg),
+    Pred(Pred),
+}
+
+/// The classes that a profile counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Class {
+    /// Integer arithmetic and logic.
+    Integer,
+    /// Floating-point arithmetic.
+    Float,
+    /// Conversions between types.
+    Convert,
+    /// Moves, packing, selection and predicates.
+    Move,
+    /// Accesses to global memory, generic and constant ones too.
+    Global,
+    /// Accesses to shared memory.
+    Shared,
+    /// Accesses to parameters and local memory.
+    Local,
+    /// Atomic operations.
+    Atomic,
+    /// Exchanges between lanes.
+    Warp,
+    /// Branches and ends.
+    Control,
+    /// Barriers, `mbarrier`s and fences.
+    Barrier,
+    /// Asynchronous copies.
+    Copy,
+    /// Matrix loads and stores.
+    Matrix,
+    /// Tensor-core operations.
+    Mma,
+}
+
+/// One instruction.
+pub(crate) struct Instr {
+    pub(crate) op: Op,
+    pub(crate) guard: Option<(Pred, bool)>,
+    pub(crate) class: Class,
+    pub(crate) line: u32,
+    /// Index into the module's source places.
+    pub(crate) source: Option<u32>,
+}
+
+/// A variable of module scope.
+#[derive(Clone, Debug)]
+pub(crate) struct Variable {
+    pub(crate) bytes: Vec<u8>,
+    /// Whether its bytes were given, so that reading them is not a read of garbage.
+    pub(crate) align: u64,
+    pub(crate) read_only: bool,
+}
+
+/// A parameter of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name.
+    pub name: String,
+    /// Where it starts in the parameter block.
+    pub offset: u32,
+    /// How many bytes it has.
+    pub bytes: u32,
+}
+
+/// A kernel of a module.
+pub struct Entry {
+    pub(crate) name: String,
+    pub(crate) params: Vec<Param>,
+    pub(crate) reqntid: Option<[u32; 3]>,
+    pub(crate) maxntid: Option<[u32; 3]>,
+    pub(crate) shared_bytes: u32,
+    pub(crate) shared_align: u32,
+    pub(crate) local_bytes: u32,
+    pub(crate) code: Vec<Instr>,
+    pub(crate) consts: Vec<Lanes>,
+    /// Constants that are addresses of module variables, which the machine places.
+    pub(crate) relocations: Vec<(u32, u32)>,
+    pub(crate) registers: u32,
+    pub(crate) predicates: u32,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "entry {} of {} instructions", self.name, self.code.len())
+    }
+}
+
+impl Entry {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its parameters, in order.
+    #[must_use]
+    pub fn params(&self) -> &[Param] {
+        &self.params
+    }
+
+    /// Size of the parameter block in bytes.
+    #[must_use]
+    pub fn param_bytes(&self) -> u32 {
+        self.params.last().map_or(0, |last| last.offset + last.bytes)
+    }
+
+    /// The block that `.reqntid` demands.
+    #[must_use]
+    pub fn reqntid(&self) -> Option<[u32; 3]> {
+        self.reqntid
+    }
+
+    /// The largest block that `.maxntid` allows.
+    #[must_use]
+    pub fn maxntid(&self) -> Option<[u32; 3]> {
+        self.maxntid
+    }
+
+    /// Bytes of shared memory that it declares itself, dynamic shared memory not among them.
+    #[must_use]
+    pub fn shared_bytes(&self) -> u32 {
+        self.shared_bytes
+    }
+
+    /// Bytes of local memory of a thread.
+    #[must_use]
+    pub fn local_bytes(&self) -> u32 {
+        self.local_bytes
+    }
+
+    /// How many registers its text names; not how many an assembler would give it.
+    #[must_use]
+    pub fn virtual_registers(&self) -> u32 {
+        self.registers
+    }
+}
+
+/// A module of PTX.
+#[derive(Debug)]
+pub struct Module {
+    pub(crate) id: u64,
+    pub(crate) target: String,
+    pub(crate) version: (u32, u32),
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) variables: Vec<Variable>,
+    pub(crate) files: Vec<(u32, String)>,
+    /// What `.loc` said, each once.
+    pub(crate) sources: Vec<(u32, u32)>,
+}
+
+impl Module {
+    /// Its kernels.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The kernel of a name.
+    #[must_use]
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+
+    /// What `.target` says, for example `sm_90a`.
+    #[must_use]
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// What `.version` says, major and minor.
+    #[must_use]
+    pub fn version(&self) -> (u32, u32) {
+        self.version
+    }
+
+    /// File and line of a source place.
+    pub(crate) fn source(&self, index: u32) -> Option<(String, u32)> {
+        let (file, line) = *self.sources.get(index as usize)?;
+        let name = self.files.iter().find(|(number, _)| *number == file);
+        Some((name.map_or_else(|| format!("file {file}"), |(_, name)| name.clone()), line))
+    }
+}
