@@ -12,7 +12,7 @@ use tessera_kernels::ops::kv_write::KvWrite;
 use tessera_kernels::ops::linear::{GroupedLinear, Linear};
 use tessera_kernels::ops::mla_decode::MlaDecode;
 use tessera_kernels::ops::mla_prefill::{MlaDims, MlaPrefill, PagedBatch};
-use tessera_kernels::ops::page_digest::{DigestKey, PageDigest};
+use tessera_kernels::ops::page_digest::{DigestKey, PageDigest, digest_layer};
 use tessera_kernels::ops::page_tag_check::PageTagCheck;
 use tessera_kernels::ops::permute::Permute;
 use tessera_kernels::ops::rms_norm::RmsNorm;
@@ -21,6 +21,7 @@ use tessera_kernels::ops::router::Router;
 use tessera_kernels::ops::sample::{Sample, SampleParams, SampleRow};
 use tessera_kernels::ops::swiglu::SwiGlu;
 use tessera_runtime::device::{CacheSpec, Device, DeviceError};
+use tessera_tile_ir::format::read_code;
 
 /// What a launch wrote, by launch and output.
 pub type Outputs = Vec<(String, Vec<f32>)>;
@@ -131,7 +132,7 @@ impl<D: Device> Launches<D> {
     /// # Errors
     /// As the device's.
     pub fn rows_ops(&mut self) -> Result {
-        let (t, hidden, width) = (5, 256, 128);
+        let (t, hidden) = (5, 256);
         let ids = self.i32s(&[3, 0, 39, 3, 17])?;
         let table = self.weight(40, hidden, 0.37)?;
         let out = self.out(t, hidden)?;
@@ -141,24 +142,14 @@ impl<D: Device> Launches<D> {
         let weight = self.f32s(&values(hidden, 0.11))?;
         let (x, residual) = (self.rows(t, hidden, 0.7)?, self.rows(t, hidden, 0.9)?);
         let normed = self.out(t, hidden)?;
-        let norm = |residual, out| {
-            Launch::RmsNorm(RmsNorm { x, residual, weight, eps: 1e-5, out })
-        };
+        let norm = |residual, out| Launch::RmsNorm(RmsNorm { x, residual, weight, eps: 1e-5, out });
         self.device.perform(&norm(None, normed))?;
         self.keep("rms_norm", &normed)?;
         self.device.perform(&norm(Some(residual), normed))?;
         self.keep("add_rms_norm", &normed)?;
         self.keep("residual", &residual)?;
 
-        for rows in [1, 5, 70] {
-            let (x, out) = (self.rows(rows, hidden, 0.53)?, self.out(rows, width)?);
-            let weight = self.weight(width, hidden, 0.23)?;
-            self.device.perform(&Launch::Linear(Linear { x, weight, out }))?;
-            self.keep(&format!("linear {rows}"), &out)?;
-        }
-
-        let (gate, up, out) =
-            (self.rows(t, 70, 0.31)?, self.rows(t, 70, 0.17)?, self.out(t, 70)?);
+        let (gate, up, out) = (self.rows(t, 70, 0.31)?, self.rows(t, 70, 0.17)?, self.out(t, 70)?);
         self.device.perform(&Launch::SwiGlu(SwiGlu { gate, up, out }))?;
         self.keep("swiglu", &out)?;
 
@@ -176,6 +167,21 @@ impl<D: Device> Launches<D> {
             let op = Rope { x: view, num_heads: heads, head_stride, rope_dim, rotation };
             self.device.perform(&Launch::Rope(op))?;
             self.keep(&format!("rope {interleaved}"), &x)?;
+        }
+        Ok(())
+    }
+
+    /// Products with a weight, of few rows and of many.
+    ///
+    /// # Errors
+    /// As the device's.
+    pub fn linear_ops(&mut self) -> Result {
+        let (hidden, width) = (256, 128);
+        for rows in [1, 5, 70] {
+            let (x, out) = (self.rows(rows, hidden, 0.53)?, self.out(rows, width)?);
+            let weight = self.weight(width, hidden, 0.23)?;
+            self.device.perform(&Launch::Linear(Linear { x, weight, out }))?;
+            self.keep(&format!("linear {rows}"), &out)?;
         }
         Ok(())
     }
@@ -473,14 +479,12 @@ impl<D: Device> Launches<D> {
             let saturated = self.device.alloc_u32(1)?;
             self.device.write_u32(saturated, &[1000])?;
             let target_scales = self.f32s(&[0.002, 0.06])?;
-            let op =
-                KvConvert { cache, page, valid_tokens, target, target_scales, out, saturated };
+            let op = KvConvert { cache, page, valid_tokens, target, target_scales, out, saturated };
             self.device.perform(&Launch::KvConvert(op))?;
             let (mut codes, mut count) = (vec![0; bytes], [0]);
             self.device.read_bytes(out, &mut codes)?;
             self.device.read_u32(saturated, &mut count)?;
-            let codes = codes.into_iter().map(f32::from).collect();
-            self.outputs.push((format!("codes of {}", target.name), codes));
+            self.outputs.push((format!("codes of {}", target.name), decode(target, &codes)));
             self.outputs.push((format!("clamped for {}", target.name), vec![count[0] as f32]));
         }
         let digests = self.device.alloc_u64(layers)?;
@@ -488,18 +492,28 @@ impl<D: Device> Launches<D> {
         self.device.perform(&Launch::PageDigest(PageDigest { cache, page, key, digests }))?;
         let mut found = vec![0u64; layers];
         self.device.read_u64(digests, &mut found)?;
-        let halves = found.iter().flat_map(|word| [0, 16, 32, 48].map(|at| word >> at & 0xffff));
-        let halves = halves.map(|half| half as f32).collect();
-        self.outputs.push(("digests".to_owned(), halves));
         let bytes = self.device.read_page(cache, page)?;
+        let valid_bytes = valid_tokens as usize * spec.entry_bytes();
+        let scales = self.device.page_scales(cache, page)?;
+        let codes = bytes.chunks(spec.page_layer_bytes()).map(|codes| &codes[..valid_bytes]);
+        let want = codes.zip(&scales).enumerate();
+        let want = want.map(|(layer, (codes, &scale))| digest_layer(&key, layer, scale, codes));
+        assert!(want.eq(found), "digests of what lies in the cache");
         let other = u32::try_from(cached.table[1]).unwrap_or(0);
         self.device.write_page(cache, other, &bytes)?;
         assert_eq!(self.device.read_page(cache, other)?, bytes, "a page comes back as written");
         self.device.clear_page(cache, other)?;
         assert!(self.device.read_page(cache, other)?.iter().all(|&byte| byte == 0));
-        self.outputs.push(("page".to_owned(), bytes.into_iter().map(f32::from).collect()));
+        self.outputs.push(("page".to_owned(), decode(spec.format, &bytes)));
         Ok(())
     }
+}
+
+/// The numbers that codes stand for.
+fn decode(format: &KvFormat, codes: &[u8]) -> Vec<f32> {
+    let bits = format.element.bits();
+    let count = codes.len() * 8 / bits;
+    (0..count).map(|i| format.element.decode(read_code(codes, bits, i))).collect()
 }
 
 fn index(value: usize) -> i32 {
