@@ -84,7 +84,7 @@ pub struct Fault {
     /// The entry that was launched.
     pub entry: String,
     /// Who did it; `None` if the launch never started.
-    pub place: Option<Place>,
+    pub place: Option<Box<Place>>,
     /// The other party of a race, or the other warps of a deadlock.
     pub others: Vec<Place>,
     /// What happened, in words, with addresses and sizes.

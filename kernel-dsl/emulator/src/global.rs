@@ -174,10 +174,9 @@ impl GlobalMemory {
 
     fn index(&self, ptr: u64) -> Option<usize> {
         // Neighbouring lanes mostly mean the same allocation.
-        if let Some(block) = self.blocks.get(self.last) {
-            if ptr >= block.base && ptr - block.base < block.len {
-                return Some(self.last);
-            }
+        let last = self.blocks.get(self.last);
+        if last.is_some_and(|block| ptr >= block.base && ptr - block.base < block.len) {
+            return Some(self.last);
         }
         self.blocks.partition_point(|block| block.base <= ptr).checked_sub(1)
     }

@@ -25,6 +25,7 @@ mod parse;
 mod profile;
 mod program;
 mod syntax;
+mod tensor;
 mod types;
 
 pub use fault::{Fault, FaultKind, MemoryError, Place};

@@ -1,5 +1,6 @@
 //! What a module is once it has been decoded: instructions without any text in them.
 
+use crate::number::{self, Format};
 use crate::types::Ty;
 use std::sync::Arc;
 
@@ -282,10 +283,153 @@ pub(crate) enum Op {
     ActiveMask {
         dst: Reg,
     },
+    AsyncCopy(Box<AsyncCopy>),
+    BulkCopy(Box<BulkCopy>),
+    CommitCopies {
+        bulk: bool,
+    },
+    /// Waits until at most `left` groups are pending; `None` for `wait_all`.
+    WaitCopies {
+        bulk: bool,
+        read: bool,
+        left: Option<u32>,
+    },
+    Mbarrier(Box<Mbarrier>),
+    Mma(Box<Mma>),
+    LoadMatrix {
+        matrix: Matrix,
+        dst: Vec<Reg>,
+    },
+    StoreMatrix {
+        matrix: Matrix,
+        src: Vec<Src>,
+    },
+    MoveMatrix {
+        dst: Reg,
+        src: Src,
+    },
     WarpSync {
         members: Src,
     },
     Nop,
+}
+
+/// What `cp.async` leaves out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CopyLimit {
+    None,
+    /// Copies so many bytes; zeros follow.
+    Bytes(Src),
+    /// Copies nothing, writes zeros, where this holds.
+    Ignore(Condition),
+}
+
+/// `cp.async`
+#[derive(Clone, Debug)]
+pub(crate) struct AsyncCopy {
+    pub(crate) dst: Address,
+    pub(crate) src: Address,
+    pub(crate) bytes: u32,
+    pub(crate) limit: CopyLimit,
+}
+
+/// `cp.async.bulk`: into shared memory if it has a barrier, else out of it.
+#[derive(Clone, Debug)]
+pub(crate) struct BulkCopy {
+    pub(crate) dst: Address,
+    pub(crate) src: Address,
+    pub(crate) bytes: Src,
+    pub(crate) barrier: Option<Address>,
+}
+
+/// What is done to an `mbarrier`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MbarrierOp {
+    Init {
+        count: Src,
+    },
+    Invalidate,
+    Expect {
+        bytes: Src,
+    },
+    Complete {
+        bytes: Src,
+    },
+    Arrive {
+        count: Src,
+        expect: Option<Src>,
+        drops: bool,
+        incomplete: bool,
+        relaxed: bool,
+        dst: Option<Reg>,
+    },
+    /// Arrives once the `cp.async` copies so far are done; `counted` raises the count first.
+    ArriveAfterCopies {
+        counted: bool,
+    },
+    Wait {
+        suspends: bool,
+        parity: bool,
+        relaxed: bool,
+        phase: Src,
+        dst: Pred,
+    },
+}
+
+/// An operation on an `mbarrier`.
+#[derive(Clone, Debug)]
+pub(crate) struct Mbarrier {
+    pub(crate) op: MbarrierOp,
+    pub(crate) space: Space,
+    pub(crate) address: Address,
+}
+
+/// The factors of a tensor-core operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Factors {
+    Float(Format),
+    /// Eight-bit floats, which go through f16.
+    Eight {
+        a: Format,
+        b: Format,
+    },
+    Bytes {
+        a_signed: bool,
+        b_signed: bool,
+        saturate: bool,
+    },
+}
+
+impl Factors {
+    /// Bits of one element in a register.
+    pub(crate) fn bits(self) -> u32 {
+        match self {
+            Factors::Float(format) if format == number::TF32 => 32,
+            Factors::Float(_) => 16,
+            Factors::Eight { .. } | Factors::Bytes { .. } => 8,
+        }
+    }
+}
+
+/// `mma.sync.m16n8k*`
+#[derive(Clone, Debug)]
+pub(crate) struct Mma {
+    pub(crate) depth: u32,
+    pub(crate) factors: Factors,
+    /// Whether addends and results are f16, two in a register.
+    pub(crate) half: bool,
+    pub(crate) d: Vec<Reg>,
+    pub(crate) a: Vec<Src>,
+    pub(crate) b: Vec<Src>,
+    pub(crate) c: Vec<Src>,
+}
+
+/// Where matrices of eight rows of sixteen bytes are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrix {
+    pub(crate) space: Space,
+    pub(crate) address: Address,
+    pub(crate) transposed: bool,
 }
 
 /// Where a barrier's reduction goes.

@@ -146,7 +146,7 @@ fn find(call: &mut Call<'_, '_>) -> Decoded {
         let a = if negative { !a & low_mask(bits) } else { a };
         match a {
             0 => 0xffff_ffff,
-            a if amount => u64::from(bits - 64 + a.leading_zeros()),
+            a if amount => u64::from(a.leading_zeros() - (64 - bits)),
             a => u64::from(63 - a.leading_zeros()),
         }
     };

@@ -199,11 +199,11 @@ impl<'b, 'a> Call<'b, 'a> {
         ty: Ty,
         width: Width,
     ) -> Result<(Reg, u32), ParseError> {
-        if let Arg::Word(name) = *arg {
-            if let Symbol::Reg { reg, bits } = self.symbol(name)? {
-                self.check_width(name, bits, ty, width)?;
-                return Ok((reg, bits));
-            }
+        if let Arg::Word(name) = *arg
+            && let Symbol::Reg { reg, bits } = self.symbol(name)?
+        {
+            self.check_width(name, bits, ty, width)?;
+            return Ok((reg, bits));
         }
         self.error(format!("{arg:?} is no destination of type {ty:?}"))
     }
@@ -246,6 +246,11 @@ impl<'b, 'a> Call<'b, 'a> {
             Symbol::Pred(pred) => Ok(pred),
             _ => self.error(format!("`{name}` is no predicate")),
         }
+    }
+
+    /// Whether a name is that of a predicate.
+    pub(crate) fn is_predicate(&mut self, name: &'a str) -> bool {
+        matches!(self.body.lookup(name), Some(Symbol::Pred(_)))
     }
 
     /// A destination predicate.

@@ -34,6 +34,13 @@ impl Mode {
         }
     }
 
+    /// A sum, still to be rounded. What cancels to zero is negative when rounding down.
+    fn sum(self, a: f64, b: f64) -> f64 {
+        let sum = add_odd(a, b);
+        let positive = a.is_sign_positive() && b.is_sign_positive();
+        if sum == 0.0 && self.round == Round::Down && !positive { -0.0 } else { sum }
+    }
+
     /// Rounds an f64 that carries what a second rounding needs.
     fn round(self, value: f64) -> u64 {
         self.output(f32_of(F32.encode(value, self.round, false)))
@@ -84,12 +91,7 @@ pub(crate) fn add32(mode: Mode, a: u64, b: u64) -> u64 {
     let (a, b) = (mode.input(a), mode.input(b));
     match mode.round {
         Round::Nearest => mode.output(a + b),
-        _ => {
-            let sum = add_odd(f64::from(a), f64::from(b));
-            // What cancels to zero is negative when rounding down.
-            let cancels = sum == 0.0 && a != 0.0 && mode.round == Round::Down;
-            mode.round(if cancels { -0.0 } else { sum })
-        }
+        _ => mode.round(mode.sum(f64::from(a), f64::from(b))),
     }
 }
 
@@ -105,7 +107,7 @@ fn fma32(mode: Mode, a: u64, b: u64, c: u64) -> u64 {
     let (a, b, c) = (mode.input(a), mode.input(b), mode.input(c));
     match mode.round {
         Round::Nearest => mode.output(a.mul_add(b, c)),
-        _ => mode.round(add_odd(f64::from(a) * f64::from(b), f64::from(c))),
+        _ => mode.round(mode.sum(f64::from(a) * f64::from(b), f64::from(c))),
     }
 }
 

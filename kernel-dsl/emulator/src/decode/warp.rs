@@ -112,12 +112,12 @@ pub(crate) fn redux(call: &mut Call<'_, '_>) -> Decoded {
     };
     let (absolute, nan) = (call.has("abs"), call.has("NaN"));
     let ty = call.ty()?;
-    let known = match (way, ty) {
-        (Redux::Add | Redux::Min | Redux::Max, Ty::Unsigned(32) | Ty::Signed(32)) => true,
-        (Redux::Min | Redux::Max, Ty::F32) => true,
-        (Redux::And | Redux::Or | Redux::Xor, Ty::Bits(32)) => true,
-        _ => false,
-    };
+    let known = matches!(
+        (way, ty),
+        (Redux::Add | Redux::Min | Redux::Max, Ty::Unsigned(32) | Ty::Signed(32))
+            | (Redux::Min | Redux::Max, Ty::F32)
+            | (Redux::And | Redux::Or | Redux::Xor, Ty::Bits(32))
+    );
     if !known {
         return call.unsupported(ty);
     }

@@ -7,7 +7,7 @@ use super::{Trouble, World};
 use crate::decode::float::pick;
 use crate::fault::FaultKind;
 use crate::number::F32;
-use crate::program::{Lanes, Op, Redux, Shuffle, Src, Vote, VoteDst};
+use crate::program::{Lanes, Op, Pred, Redux, Reg, Shuffle, Src, Vote, VoteDst};
 use crate::types::{Ty, low_mask, sign_extend};
 
 /// Executes a warp-wide instruction.
@@ -58,20 +58,7 @@ pub(super) fn execute(
         Op::Match { all, dst, pred, src, .. } => {
             check(warp, &[*src], mask)?;
             let values = *warp.value(*src, consts);
-            let equal = |lane: usize| {
-                let same = lanes(mask).filter(|&other| values[other] == values[lane]);
-                same.fold(0u32, |found, other| found | 1 << other)
-            };
-            let first = mask.trailing_zeros() as usize;
-            let everyone = equal(first) == mask;
-            let out: Lanes = std::array::from_fn(|lane| match all {
-                true => u64::from(if everyone { mask } else { 0 }),
-                false => u64::from(equal(lane)),
-            });
-            warp.set_register(*dst, &out, mask);
-            if let Some(pred) = pred {
-                warp.set_predicate(*pred, if everyone { u32::MAX } else { 0 }, mask);
-            }
+            find_equal(warp, &values, mask, (*all, *dst, *pred));
         }
         Op::Redux { way, ty, dst, src, .. } => {
             check(warp, &[*src], mask)?;
@@ -88,6 +75,29 @@ pub(super) fn execute(
         _ => {}
     }
     Ok(Flow::Next)
+}
+
+/// `match.sync`: the lanes that hold the same value.
+fn find_equal(
+    warp: &mut Warp,
+    values: &Lanes,
+    mask: u32,
+    (all, dst, pred): (bool, Reg, Option<Pred>),
+) {
+    let equal = |lane: usize| {
+        let same = lanes(mask).filter(|&other| values[other] == values[lane]);
+        same.fold(0u32, |found, other| found | 1 << other)
+    };
+    let first = mask.trailing_zeros() as usize;
+    let everyone = equal(first) == mask;
+    let out: Lanes = std::array::from_fn(|lane| match all {
+        true => u64::from(if everyone { mask } else { 0 }),
+        false => u64::from(equal(lane)),
+    });
+    warp.set_register(dst, &out, mask);
+    if let Some(pred) = pred {
+        warp.set_predicate(pred, if everyone { u32::MAX } else { 0 }, mask);
+    }
 }
 
 fn reduce(warp: &Warp, consts: &[Lanes], mask: u32, (way, ty, src): (Redux, Ty, Src)) -> u64 {
