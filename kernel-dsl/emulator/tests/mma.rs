@@ -1,6 +1,11 @@
 //! Tensor cores: floats against MMA-Sim's results, integers against plain sums, fragments against
 //! the manual's pictures of them.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "slots hold 64 bits of which a form's width is meant"
+)]
+
 mod harness;
 
 use harness::{Bench, module, words};
@@ -22,14 +27,16 @@ fn cases() -> Vec<Case> {
     let text = include_str!("golden/mma.txt");
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let codes = |line: &str| -> Vec<u64> {
-        line.split(' ').map(|word| u64::from_str_radix(word, 16).unwrap()).collect()
+        line.split(' ')
+            .map(|word| u64::from_str_radix(word, 16).expect("a clean run of a sound file"))
+            .collect()
     };
     let case = |lines: &[&str]| {
         let head: Vec<&str> = lines[0].split(' ').collect();
         Case {
             entry: head.join("_"),
             bits: if head[0] == "tf32" { 32 } else { 16 },
-            depth: head[1].parse().unwrap(),
+            depth: head[1].parse().expect("a clean run of a sound file"),
             half: head[2] == "f16",
             a: codes(lines[1]),
             b: codes(lines[2]),
@@ -85,7 +92,9 @@ fn run(entry: &str, registers: &[Vec<u32>], results: usize) -> Vec<u32> {
     let mut bench = Bench::new(Schedule::Earliest);
     let input = bench.buffer(&registers.concat());
     let out = bench.empty(results as u64 * 128);
-    let profile = bench.launch(&module, entry, (1, 32, 0), &[input, out]).unwrap();
+    let profile = bench
+        .launch(&module, entry, (1, 32, 0), &[input, out])
+        .expect("a clean run of a sound file");
     assert_eq!(profile.total.mma, 1);
     bench.read::<u32>(out, results * 32)
 }
@@ -117,7 +126,7 @@ fn bytes(seed: u64, count: usize) -> Vec<u64> {
 fn integers_are_plain_sums() {
     let signed = |code: u64| i64::from(code as u8 as i8);
     let unsigned = |code: u64| code as i64;
-    let mut check = |entry: &str, depth: usize, a_number: fn(u64) -> i64, saturate: bool| {
+    let check = |entry: &str, depth: usize, a_number: fn(u64) -> i64, saturate: bool| {
         let (a, b) = (bytes(1, 16 * depth), bytes(2, 8 * depth));
         let mut random = words(3);
         let near = if saturate { i32::MAX as u64 - 1000 } else { 0x8000_0000 };
@@ -147,7 +156,7 @@ fn eight_bit_floats_multiply_exactly_when_they_can() {
     for (entry, a_bias, a_mantissa) in [("e4m3_32", 7, 3), ("e5m2e4m3_32", 15, 2)] {
         let mut code = |bias: u64, mantissa: u32| {
             let exponent = bias - 1 + random() % 3;
-            random() & 0x80 | exponent << mantissa | random() % (1 << mantissa)
+            (random() & 0x80) | (exponent << mantissa) | (random() % (1 << mantissa))
         };
         let a: Vec<u64> = (0..512).map(|_| code(a_bias, a_mantissa)).collect();
         let b: Vec<u64> = (0..256).map(|_| code(7, 3)).collect();
