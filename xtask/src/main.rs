@@ -14,9 +14,12 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   test                     all tests of the workspace
   check                    formatting, lints, documentation, tidiness
+  check --full             that, and what needs NVIDIA's assembler, which pip brings
   golden DIR...            a checkpoint's forward pass against recorded transformers outputs
   accuracy [OPTIONS]       tiny-kimi's evaluation sets through HTTP, per format
   kernel [NAME [OPTIONS]]  kernels: variants, what each line became, values of its tiles
+  build-kernels [OPTIONS]  PTX of every kernel, assembled and measured; needs no GPU
+  probe-isa                which targets the assembler takes each instruction for
   bench concurrency        BF16 against FP8 cache, 1 to 64 concurrent requests
   bench integrity          page-tag check on against off, paired
   bench peer WORKDIR       against llama.cpp, or --peer ik_llama.cpp or vllm, on what
@@ -36,10 +39,13 @@ fn main() -> Result<()> {
     match args.as_slice() {
         ["test", rest @ ..] => cargo(&["test", "--workspace"], rest),
         ["check"] => check(),
+        ["check", "--full"] => check_full(),
         ["tidy"] => tidy::run(&root()),
         ["golden", rest @ ..] => tool("golden", rest),
         ["accuracy", rest @ ..] => served_tool("accuracy", rest),
         ["kernel", rest @ ..] => kernel(rest),
+        ["build-kernels", rest @ ..] => gpu_kernels("build-kernels", rest),
+        ["probe-isa", rest @ ..] => gpu_kernels("probe-isa", rest),
         ["bench", "concurrency", rest @ ..] => tool("bench_concurrency", rest),
         ["bench", "integrity", rest @ ..] => tool("bench_integrity", rest),
         ["bench", "peer", rest @ ..] => tool("bench_peer", rest),
@@ -65,6 +71,15 @@ fn check() -> Result<()> {
     tidy::run(&root())
 }
 
+/// What needs the assembler: the instruction table as it answers today, and every kernel for every
+/// target assembled, held against its facts and no worse than the baseline.
+fn check_full() -> Result<()> {
+    check()?;
+    gpu_kernels("probe-isa", &["--check"])?;
+    gpu_kernels("build-kernels", &["--sm", "90"])?;
+    gpu_kernels("build-kernels", &["--sm", "100"])
+}
+
 /// Builds a binary of `tessera-tests` with optimisations and runs it.
 fn tool(name: &str, args: &[&str]) -> Result<()> {
     let run = ["run", "--quiet", "--release", "--package", "tessera-tests", "--bin", name, "--"];
@@ -79,6 +94,12 @@ fn example(package: &str, name: &str) -> Result<()> {
 /// Builds the kernel tool as tests are built, for it must start at once, and runs it.
 fn kernel(args: &[&str]) -> Result<()> {
     cargo(&["run", "--quiet", "--package", "tessera-kernel-tool", "--"], args)
+}
+
+/// What is done with kernels for GPUs, on a machine without one.
+fn gpu_kernels(command: &str, args: &[&str]) -> Result<()> {
+    let tool = ["run", "--quiet", "--package", "tessera-kernel-tool", "--bin", "gpu-kernels", "--"];
+    cargo(&[&tool, &[command][..]].concat(), args)
 }
 
 /// A tool that talks to a server: builds `tessera` first and says where it and the model are.

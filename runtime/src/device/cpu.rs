@@ -1,6 +1,7 @@
 //! The CPU device: buffers are vectors, and launches run on threads of its own. What kernels pass to
 //! each other within a launch grows to the largest launch seen; nothing else grows.
 
+use super::checks::{check_page, check_scales, next_id, no_cache};
 use super::generated::{Absorbed, Scratch};
 use super::perform;
 use super::{CacheSpec, Device, DeviceError, Source, Target};
@@ -194,14 +195,6 @@ pub(super) fn pack(weight: &PackedMatrix, arena: &Arena) -> Result<PackedWeights
     Ok(packed?)
 }
 
-fn check_page(spec: &CacheSpec, page: u32) -> Result<usize, DeviceError> {
-    let index = page as usize;
-    if index < spec.num_pages {
-        return Ok(index);
-    }
-    Err(DeviceError::Range { what: "page", got: index, limit: spec.num_pages.saturating_sub(1) })
-}
-
 impl Cache {
     /// Byte range of `page` in `layer`.
     fn range(&self, layer: usize, page: usize) -> std::ops::Range<usize> {
@@ -283,13 +276,7 @@ impl Device for CpuDevice {
     }
 
     fn alloc_cache(&mut self, spec: CacheSpec) -> Result<CacheId, DeviceError> {
-        let bytes = spec.num_bytes().ok_or_else(|| DeviceError::Memory {
-            what: "cache",
-            want: format!(
-                "{} layers of {} pages of {} tokens of {} elements",
-                spec.num_layers, spec.num_pages, spec.page_size, spec.entry
-            ),
-        })?;
+        let bytes = spec.num_bytes().ok_or_else(|| no_cache(&spec))?;
         let id = CacheId(next_id(self.caches.len()));
         self.shapes.caches.push(spec);
         self.caches.push(Cache {
@@ -323,14 +310,7 @@ impl Device for CpuDevice {
         scales: &[f32],
     ) -> Result<(), DeviceError> {
         let (cache, index) = self.cache_mut(cache, page)?;
-        let (got, want) = (scales.len(), cache.spec.num_layers);
-        if got != want {
-            return Err(DeviceError::Length { what: "page scales", got, want });
-        }
-        let bad = scales.iter().position(|scale| !(scale.is_finite() && *scale > 0.0));
-        if let Some(layer) = bad {
-            return Err(DeviceError::Scale { page, layer, got: scales[layer] });
-        }
+        check_scales(page, scales, cache.spec.num_layers)?;
         for (layer, &scale) in scales.iter().enumerate() {
             cache.scales[layer * cache.spec.num_pages + index] = scale;
         }
@@ -394,32 +374,6 @@ impl Buffer {
     }
 }
 
-impl Source<'_> {
-    const fn kind(&self) -> BufferType {
-        match self {
-            Self::F32(_) => BufferType::F32,
-            Self::I32(_) => BufferType::I32,
-            Self::I64(_) => BufferType::I64,
-            Self::U32(_) => BufferType::U32,
-            Self::U64(_) => BufferType::U64,
-            Self::Bytes(_) => BufferType::Bytes,
-        }
-    }
-}
-
-impl Target<'_> {
-    const fn kind(&self) -> BufferType {
-        match self {
-            Self::F32(_) => BufferType::F32,
-            Self::I32(_) => BufferType::I32,
-            Self::I64(_) => BufferType::I64,
-            Self::U32(_) => BufferType::U32,
-            Self::U64(_) => BufferType::U64,
-            Self::Bytes(_) => BufferType::Bytes,
-        }
-    }
-}
-
 fn copy<T: Copy>(from: &[T], to: &mut [T]) -> Result<(), DeviceError> {
     let (got, limit) = (from.len(), to.len());
     let to = to.get_mut(..got);
@@ -432,8 +386,4 @@ fn copy_prefix<T: Copy>(from: &[T], to: &mut [T]) -> Result<(), DeviceError> {
     let from = from.get(..got);
     to.copy_from_slice(from.ok_or(DeviceError::Range { what: "read length", got, limit })?);
     Ok(())
-}
-
-fn next_id(len: usize) -> u32 {
-    u32::try_from(len).expect("a device holds fewer than 2^32 things")
 }

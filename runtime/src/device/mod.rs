@@ -1,16 +1,19 @@
 //! Devices: memory that launches name by id, and the performing of launches.
 //!
 //! Knows no model and no request. [`CpuDevice`] runs generated kernels, or the ops' references for
-//! tests to compare with. [`Device`] is a trait although it has one implementation today because
-//! the CUDA device is the reason for the split between describing a launch and performing it;
-//! everything above is generic over it.
+//! tests to compare with; [`CudaDevice`] runs compiled kernels by the CUDA driver. Everything above is
+//! generic over [`Device`].
 
+mod checks;
 mod cpu;
+mod cuda;
 mod generated;
+mod layout;
 mod perform;
 mod reference;
 
 pub use cpu::CpuDevice;
+pub use cuda::{CudaDevice, CudaError, KernelBundle, UploadHook};
 pub use tessera_kernels::launch::CacheSpec;
 
 use std::fmt::Debug;
@@ -64,7 +67,13 @@ pub enum DeviceError {
     Plan(#[from] PlanError),
     #[error("launch failed")]
     Launch(#[source] LaunchError),
+    #[error("cuda")]
+    Cuda(#[from] CudaError),
 }
+
+/// What the launches of a plan depend on: plans of one key are the same launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PlanKey(pub [usize; 3]);
 
 impl From<PackError> for DeviceError {
     fn from(error: PackError) -> Self {
@@ -94,6 +103,20 @@ pub enum Target<'a> {
     U32(&'a mut [u32]),
     U64(&'a mut [u64]),
     Bytes(&'a mut [u8]),
+}
+
+impl Target<'_> {
+    /// The same place, lent for less time.
+    fn reborrow(&mut self) -> Target<'_> {
+        match self {
+            Self::F32(values) => Target::F32(values),
+            Self::I32(values) => Target::I32(values),
+            Self::I64(values) => Target::I64(values),
+            Self::U32(values) => Target::U32(values),
+            Self::U64(values) => Target::U64(values),
+            Self::Bytes(values) => Target::Bytes(values),
+        }
+    }
 }
 
 /// The typed forms of `alloc`, `write` and `read`.
@@ -145,6 +168,14 @@ pub trait Device: Debug + Send {
     /// As [`Device::write`].
     fn read(&self, id: BufferId, values: Target<'_>) -> Result<(), DeviceError>;
 
+    /// Reads a prefix of each of several buffers, with one wait where reading is waiting.
+    ///
+    /// # Errors
+    /// As [`Device::write`].
+    fn read_all(&self, reads: &mut [(BufferId, Target<'_>)]) -> Result<(), DeviceError> {
+        reads.iter_mut().try_for_each(|(id, target)| self.read(*id, target.reborrow()))
+    }
+
     typed! {
         alloc_f32 write_f32 read_f32 F32 f32;
         alloc_i32 write_i32 read_i32 I32 i32;
@@ -159,6 +190,14 @@ pub trait Device: Debug + Send {
     /// # Errors
     /// [`DeviceError`] if the device's memory does not suffice.
     fn load_weight(&mut self, weight: PackedMatrix) -> Result<WeightId, DeviceError>;
+
+    /// Takes weights that one launch will name together, in this order.
+    ///
+    /// # Errors
+    /// As [`Device::load_weight`].
+    fn load_weights(&mut self, weights: Vec<PackedMatrix>) -> Result<Vec<WeightId>, DeviceError> {
+        weights.into_iter().map(|weight| self.load_weight(weight)).collect()
+    }
 
     /// Makes what attention in latent space needs of a `kv_b`, so that its first step does not. A
     /// device that has nothing to make does nothing.
@@ -234,4 +273,13 @@ pub trait Device: Debug + Send {
     /// # Errors
     /// [`DeviceError::Plan`] if the launch does not fit what the device holds.
     fn perform(&mut self, launch: &Launch) -> Result<(), DeviceError>;
+
+    /// Performs launches in order. A device may record them under their key, to repeat them at once.
+    ///
+    /// # Errors
+    /// As [`Device::perform`].
+    fn perform_plan(&mut self, key: PlanKey, launches: &[Launch]) -> Result<(), DeviceError> {
+        let _ = key;
+        launches.iter().try_for_each(|launch| self.perform(launch))
+    }
 }

@@ -8,7 +8,7 @@ use super::layers::{Attention, LayerIds, Place};
 use super::workspace::{Workspace, WorkspaceLimits, mla_dims};
 use super::{ModelSpec, ModelWeights};
 use crate::cache::{NoopTracker, PageId, PageTracker, tracking};
-use crate::device::{CacheSpec, Device, DeviceError};
+use crate::device::{CacheSpec, Device, DeviceError, PlanKey};
 use tessera_kernels::launch::{BufferId, CacheId, Launch, RowView, WeightId};
 use tessera_kernels::ops::embedding::Embedding;
 use tessera_kernels::ops::gather::GatherRows;
@@ -264,7 +264,8 @@ impl<D: Device> Forward<D> {
         if self.plan.shape != Some(shape) {
             self.make_plan(shape);
         }
-        self.plan.launches.iter().try_for_each(|launch| self.device.perform(launch))
+        let key = PlanKey([tokens, num_seqs, self.attention as usize]);
+        self.device.perform_plan(key, &self.plan.launches)
     }
 
     /// Lists the launches of steps of `shape`, in the memory of the list before.

@@ -3,7 +3,7 @@
 use super::forward::{Sampled, SeqInput, SeqOutput, StepLimits, row_index};
 use super::workspace::Workspace;
 use crate::cache::{PageTracker, tracking};
-use crate::device::{Device, DeviceError};
+use crate::device::{Device, DeviceError, Target};
 use tessera_kernels::ops::sample::MAX_TOP_LOGPROBS;
 
 /// A step's inputs as the device wants them.
@@ -142,24 +142,30 @@ impl StepAnswers {
         work: &Workspace,
         (inputs, max_top): (&StepInputs, usize),
     ) -> Result<(), DeviceError> {
-        self.saturated.resize(inputs.num_tokens(), 0);
-        device.read_u32(work.saturated, &mut self.saturated)?;
-        tracking! {
-            if T::KEEPS_TAGS {
-                self.mismatch.resize(inputs.seq_lens.len(), -1);
-                device.read_i32(work.mismatch, &mut self.mismatch)?;
-            }
-        }
         let rows = inputs.sampling.len();
         self.max_top = max_top;
+        self.saturated.resize(inputs.num_tokens(), 0);
         self.tokens.resize(rows, 0);
         self.logprobs.resize(rows, 0.0);
         self.top_ids.resize(rows * max_top, 0);
         self.top_logprobs.resize(rows * max_top, 0.0);
-        device.read_i32(work.sampled, &mut self.tokens)?;
-        device.read_f32(work.sampled_logprob, &mut self.logprobs)?;
-        device.read_i32(work.top_ids, &mut self.top_ids)?;
-        device.read_f32(work.top_logprobs, &mut self.top_logprobs)
+        let sampled = [
+            (work.saturated, Target::U32(&mut self.saturated)),
+            (work.sampled, Target::I32(&mut self.tokens)),
+            (work.sampled_logprob, Target::F32(&mut self.logprobs)),
+            (work.top_ids, Target::I32(&mut self.top_ids)),
+            (work.top_logprobs, Target::F32(&mut self.top_logprobs)),
+        ];
+        tracking! {
+            if T::KEEPS_TAGS {
+                self.mismatch.resize(inputs.seq_lens.len(), -1);
+                let [a, b, c, d, e] = sampled;
+                let checked = (work.mismatch, Target::I32(&mut self.mismatch));
+                return device.read_all(&mut [a, b, c, d, e, checked]);
+            }
+        }
+        let mut sampled = sampled;
+        device.read_all(&mut sampled)
     }
 
     /// One output a sequence. They leave the step, so they alone are allocated: the list, and the

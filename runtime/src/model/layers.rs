@@ -4,7 +4,6 @@ use super::workspace::Views;
 use super::{GatedMlp, LayerWeights, MlaWeights, Mlp, ModelSpec, QueryWeights};
 use crate::device::{Device, DeviceError};
 use std::sync::Arc;
-use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, CacheId, Launch, RowView, WeightId};
 use tessera_kernels::ops::absorb::{AbsorbQuery, AbsorbValue};
 use tessera_kernels::ops::combine::Combine;
@@ -293,16 +292,13 @@ impl GatedIds {
 
 impl ExpertIds {
     fn load<D: Device>(device: &mut D, experts: Vec<GatedMlp>) -> Result<Self, DeviceError> {
-        // Weights of one launch are loaded one after the other.
-        let mut load = |matrices: Vec<PackedMatrix>| -> Result<Arc<[WeightId]>, DeviceError> {
-            matrices.into_iter().map(|matrix| device.load_weight(matrix)).collect()
-        };
         let (mut gate, mut up, mut down) = (Vec::new(), Vec::new(), Vec::new());
         for expert in experts {
             gate.push(expert.gate_proj);
             up.push(expert.up_proj);
             down.push(expert.down_proj);
         }
+        let mut load = |matrices| device.load_weights(matrices).map(Arc::from);
         Ok(Self { gate: load(gate)?, up: load(up)?, down: load(down)? })
     }
 

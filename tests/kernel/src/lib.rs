@@ -7,7 +7,10 @@
 
 pub mod cases;
 pub mod choose;
+pub mod emulate;
 pub mod explain;
+pub mod gpu;
 pub mod matrix;
 pub mod source;
+pub mod terminal;
 pub mod trace;

@@ -5,7 +5,8 @@
 //! a copy of its rows in their format.
 
 use super::super::cpu::{CpuDevice, pack};
-use super::{Heads, Result, int, launched};
+use super::super::layout::{dense_heads, int, nope_heads};
+use super::{Result, launched};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -75,14 +76,13 @@ fn plain([rows, cols]: [usize; 2], values: impl Iterator<Item = f32>) -> PackedM
 }
 
 pub(super) fn absorb_query(device: &mut CpuDevice, op: &AbsorbQuery) -> Result {
-    let (dims, rank) = (&op.dims, op.dims.kv_lora_rank);
-    let heads = |size, stride| Heads { count: dims.num_heads, first: 0, size, stride };
+    let dims = &op.dims;
     device.lend([op.ql_nope.buffer], |device, [ql_nope]| {
         let absorb = cpu::AbsorbQuery {
-            q_nope: device.heads(&op.q, heads(dims.qk_nope_head_dim, dims.qk_head_dim())),
+            q_nope: device.heads(&op.q, nope_heads(dims)),
             kv_b: device.packed_weight(op.kv_b),
             v_head_dim: int(dims.v_head_dim),
-            ql_nope: ql_nope.heads(&op.ql_nope, heads(rank, rank)),
+            ql_nope: ql_nope.heads(&op.ql_nope, dense_heads(dims, dims.kv_lora_rank)),
         };
         launched(absorb.launch(device.cpu()))
     })

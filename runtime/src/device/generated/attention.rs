@@ -1,21 +1,18 @@
 //! Launches of latent attention.
 
 use super::super::cpu::{Buffer, CpuDevice};
-use super::cache::pairs;
+use super::super::layout::{
+    RUN_TOKENS, Run, SPLIT_TOKENS, dense_heads, int, longest, nope_heads, pairs, rope_heads,
+};
 use super::scratch::Scratch;
-use super::{Heads, Result, int, launched};
+use super::{Heads, Result, launched};
 use std::ops::Range;
 use tessera_kernel_artifacts::cpu;
 use tessera_kernel_artifacts::lanes::{Cpu, View, ViewMut};
-use tessera_kernels::launch::{PlanError, RowView};
+use tessera_kernels::launch::RowView;
 use tessera_kernels::ops::mla_decode::MlaDecode;
-use tessera_kernels::ops::mla_prefill::{MlaDims, MlaPrefill, PagedBatch};
+use tessera_kernels::ops::mla_prefill::{MlaPrefill, PagedBatch};
 use tessera_kernels::ops::rope::Rope;
-
-/// Cached tokens that one program of a decode step attends to: more become parts, side by side.
-const SPLIT_TOKENS: usize = 512;
-/// Cached tokens whose keys and values a prefill step has expanded at once.
-const RUN_TOKENS: usize = 2048;
 
 pub(super) fn rope(device: &mut CpuDevice, op: &Rope) -> Result {
     device.lend([op.x.buffer], |device, [x]| {
@@ -35,51 +32,22 @@ pub(super) fn rope(device: &mut CpuDevice, op: &Rope) -> Result {
     })
 }
 
-/// The part of a query that is not rotated.
-fn nope_heads(dims: &MlaDims) -> Heads {
-    let (size, stride) = (dims.qk_nope_head_dim, dims.qk_head_dim());
-    Heads { count: dims.num_heads, first: 0, size, stride }
-}
-
-/// The rotated part of a query.
-fn rope_heads(dims: &MlaDims) -> Heads {
-    let (first, size) = (dims.qk_nope_head_dim, dims.qk_rope_head_dim);
-    Heads { count: dims.num_heads, first, size, stride: dims.qk_head_dim() }
-}
-
-/// Heads of `size` elements without gaps.
-fn dense_heads(dims: &MlaDims, size: usize) -> Heads {
-    Heads { count: dims.num_heads, first: 0, size, stride: size }
-}
-
 /// Rows of a view as `[rows, heads, size]`, from element `first` of each head on.
 fn by_row<'a>(data: &'a [f32], view: &RowView, heads: Heads) -> View<'a, f32, 3> {
     let data = data.get(view.offset + heads.first..).unwrap_or(&[]);
     View::strided(data, [view.rows, heads.count, heads.size], [view.stride, heads.stride, 1])
 }
 
-/// Lengths of the sequences of a batch, the longest, and that the block table covers them.
-fn longest(device: &CpuDevice, batch: &PagedBatch, page_size: usize) -> Result<usize> {
-    let mut longest = 0;
-    for &len in &device.i32(batch.seq_lens)[..batch.num_seqs] {
-        let known = usize::try_from(len).ok();
-        let known = known.filter(|len| len.div_ceil(page_size) <= batch.max_pages_per_seq);
-        let error = || PlanError::Value {
-            op: "attention",
-            arg: "seq_lens",
-            got: len.to_string(),
-            want: "a length that the block table covers",
-        };
-        longest = longest.max(known.ok_or_else(error)?);
-    }
-    Ok(longest)
+/// The longest sequence of a batch.
+fn longest_of(device: &CpuDevice, batch: &PagedBatch, page_size: usize) -> Result<usize> {
+    Ok(longest(device.i32(batch.seq_lens), batch, page_size)?)
 }
 
 pub(super) fn mla_decode(device: &mut CpuDevice, op: &MlaDecode) -> Result {
     device.lend_with_scratch([op.out.buffer, op.lse.buffer], |device, scratch, [out, lse]| {
         let cache = &device.caches[op.cache.0 as usize];
         let (dims, batch, page_size) = (&op.dims, &op.batch, cache.spec.page_size);
-        let parts = longest(device, batch, page_size)?.div_ceil(SPLIT_TOKENS).max(1);
+        let parts = longest_of(device, batch, page_size)?.div_ceil(SPLIT_TOKENS).max(1);
         let (tokens, heads, rank) = (op.q.rows, dims.num_heads, dims.kv_lora_rank);
         let table = [batch.num_seqs, batch.max_pages_per_seq];
         let ql_nope = by_row(device.f32(op.ql_nope.buffer), &op.ql_nope, dense_heads(dims, rank));
@@ -150,37 +118,12 @@ impl Target {
     }
 }
 
-/// Tokens `first..` of every sequence, at most [`RUN_TOKENS`] of each.
-struct Run {
-    /// Rows of each sequence in the run, `[seqs + 1]`; and the first token of each.
-    starts: Vec<i32>,
-    first_tokens: Vec<i32>,
-    rows: usize,
-}
-
-impl Run {
-    fn new(first: usize, seq_lens: &[i32]) -> Self {
-        let mut run =
-            Self { starts: vec![0], first_tokens: vec![index(first); seq_lens.len()], rows: 0 };
-        for &len in seq_lens {
-            let len = usize::try_from(len).unwrap_or(0);
-            run.rows += len.saturating_sub(first).min(RUN_TOKENS);
-            run.starts.push(index(run.rows));
-        }
-        run
-    }
-}
-
-fn index(value: usize) -> i32 {
-    i32::try_from(value).expect("a cache has fewer than 2^31 slots")
-}
-
 /// Expands keys and values of a run of tokens, attends to them, and merges with the runs before.
 /// Runs end at multiples of [`RUN_TOKENS`] of their sequence, so no batch changes a bit.
 pub(super) fn prefill(device: &mut CpuDevice, op: &MlaPrefill) -> Result {
     device.lend_with_scratch([op.out.buffer, op.lse.buffer], |device, scratch, [out, lse]| {
         let page_size = device.caches[op.cache.0 as usize].spec.page_size;
-        let longest = longest(device, &op.batch, page_size)?;
+        let longest = longest_of(device, &op.batch, page_size)?;
         let seq_lens = &device.i32(op.batch.seq_lens)[..op.batch.num_seqs];
         for first in (0..longest.max(1)).step_by(RUN_TOKENS) {
             let run = Run::new(first, seq_lens);

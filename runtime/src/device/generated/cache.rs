@@ -1,7 +1,8 @@
 //! Launches that write, check and convert pages of the cache.
 
 use super::super::cpu::{Cache, CpuDevice};
-use super::{Result, int, launched};
+use super::super::layout::{int, page_range, pairs};
+use super::{Result, launched};
 use std::ops::Range;
 use tessera_kernel_artifacts::cpu;
 use tessera_kernel_artifacts::lanes::exec::{StoredView, StoredViewMut};
@@ -10,12 +11,6 @@ use tessera_kernels::ops::kv_convert::{KvAmax, KvConvert};
 use tessera_kernels::ops::kv_write::KvWrite;
 use tessera_kernels::ops::page_digest::PageDigest;
 use tessera_kernels::ops::page_tag_check::PageTagCheck;
-use tessera_kernels::ops::rope::Rotation;
-
-/// Distance from pair to pair, and within a pair.
-pub(super) fn pairs(rotation: &Rotation, rope_dim: usize) -> (i64, i64) {
-    if rotation.interleaved { (2, 1) } else { (1, int(rope_dim / 2)) }
-}
 
 pub(super) fn kv_write(device: &mut CpuDevice, op: &KvWrite) -> Result {
     let at = op.cache.0 as usize;
@@ -72,9 +67,8 @@ struct Page<'a> {
 
 impl<'a> Page<'a> {
     fn of(cache: &'a Cache, page: u32) -> Self {
-        let (page, last) = (page as usize, cache.spec.num_layers - 1);
-        let end = cache.spec.page_offset(last, page) + cache.spec.page_layer_bytes();
-        Self { cache, bytes: cache.spec.page_offset(0, page)..end, page }
+        let page = page as usize;
+        Self { cache, bytes: page_range(&cache.spec, page), page }
     }
 
     /// `[layers, page_size, entry]`.

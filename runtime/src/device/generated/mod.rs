@@ -16,6 +16,7 @@ pub(super) use scratch::Scratch;
 
 use super::DeviceError;
 use super::cpu::{Buffer, Cache, CpuDevice, Kernels};
+use super::layout::Heads;
 use tessera_kernel_artifacts::lanes::exec::{PackedView, StoredView};
 use tessera_kernel_artifacts::lanes::packed::PackedWeights;
 use tessera_kernel_artifacts::lanes::{Cpu, LaunchError, View, ViewMut};
@@ -90,18 +91,6 @@ impl CpuDevice {
     }
 }
 
-/// How heads lie in a row.
-#[derive(Debug, Clone, Copy)]
-struct Heads {
-    count: usize,
-    /// First element of the first head that is wanted.
-    first: usize,
-    /// Elements wanted of each head.
-    size: usize,
-    /// Elements from a head to the next.
-    stride: usize,
-}
-
 impl Buffer {
     fn view(&mut self, view: &RowView) -> ViewMut<'_, f32, 2> {
         let RowView { rows, cols, stride, offset, .. } = *view;
@@ -130,11 +119,6 @@ impl Cache {
         let pages = self.spec.num_pages;
         View::new(&self.scales[layer * pages..][..pages], [pages])
     }
-}
-
-/// An extent as kernels take it.
-fn int(value: usize) -> i64 {
-    i64::try_from(value).expect("an extent is below 2^63")
 }
 
 fn launched(result: std::result::Result<(), LaunchError>) -> Result {

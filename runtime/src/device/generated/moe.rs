@@ -1,7 +1,8 @@
 //! Launches of mixture-of-experts layers.
 
 use super::super::cpu::CpuDevice;
-use super::{Result, int, launched};
+use super::super::layout::{int, invert};
+use super::{Result, launched};
 use tessera_kernel_artifacts::cpu;
 use tessera_kernel_artifacts::lanes::exec::PackedView;
 use tessera_kernel_artifacts::lanes::{View, ViewMut};
@@ -90,20 +91,4 @@ pub(super) fn combine(device: &mut CpuDevice, op: &Combine) -> Result {
             }
         }
     })
-}
-
-/// `row_of[order[i]] = i`.
-fn invert(order: &[i32], row_of: &mut [i32]) -> Result {
-    row_of.fill(-1);
-    for (row, &choice) in (0..).zip(order) {
-        let place = usize::try_from(choice).ok().and_then(|choice| row_of.get_mut(choice));
-        match place {
-            Some(place) if *place == -1 => *place = row,
-            _ => {
-                let (got, want) = (choice.to_string(), "a permutation of the choices");
-                return Err(PlanError::Value { op: "combine", arg: "order", got, want }.into());
-            }
-        }
-    }
-    Ok(())
 }

@@ -2,11 +2,12 @@
 //! penalties, filters and the seeded draw are.
 
 use super::super::cpu::CpuDevice;
+use super::super::layout::wants_likeliest;
 use super::{Result, launched};
 use std::sync::OnceLock;
 use tessera_kernel_artifacts::cpu;
 use tessera_kernels::ops::Rows;
-use tessera_kernels::ops::sample::{Choice, Sample, SampleOutputs, SampleRow, sample_row};
+use tessera_kernels::ops::sample::{Choice, Sample, SampleOutputs, sample_row};
 
 pub(super) fn sample(device: &mut CpuDevice, op: &Sample) -> Result {
     let lent = [op.tokens, op.logprob, op.top_ids, op.top_logprobs];
@@ -40,13 +41,6 @@ pub(super) fn sample(device: &mut CpuDevice, op: &Sample) -> Result {
         op.write(choices, outputs);
         Ok(())
     })
-}
-
-/// Whether a row is answered by its likeliest token alone.
-fn wants_likeliest(row: &SampleRow) -> bool {
-    let params = &row.params;
-    let is_plain = !params.has_penalty() && params.logit_bias.is_empty();
-    params.is_greedy() && is_plain && params.top_logprobs.unwrap_or(0) == 0
 }
 
 fn likeliest(logits: &[f32], argmax: i32, log_sum: f32) -> Choice {

@@ -5,8 +5,10 @@
 //! seed, by its type. The f64 evaluator gives the truth, within the tolerance that the case names.
 
 mod build;
+mod compare;
 
 pub use build::{Built, Weight};
+pub use compare::{Difference, differences};
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;

@@ -1,0 +1,207 @@
+//! Instructions of one entry as they are made: typed virtual registers, structured control flow,
+//! and which shared memory an instruction touches.
+
+use std::borrow::Cow;
+use tessera_tile_ir::Loc;
+
+/// Width of a register; what it means is up to the instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Class {
+    B16,
+    B32,
+    B64,
+    Pred,
+}
+
+/// A virtual register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Reg {
+    pub(crate) class: Class,
+    pub(crate) id: u32,
+}
+
+/// What an instruction reads or writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Operand {
+    Reg(Reg),
+    Int(i64),
+    /// Bits of an f32.
+    F32(u32),
+    /// Bits of an f64.
+    F64(u64),
+    /// A special register, or a shared array.
+    Name(&'static str),
+    /// An argument of the entry.
+    Param(usize),
+    Vector(Vec<Operand>),
+    /// What lies so many bytes past an address.
+    At(Box<Operand>, i64),
+}
+
+impl From<Reg> for Operand {
+    fn from(reg: Reg) -> Self {
+        Self::Reg(reg)
+    }
+}
+
+impl From<i64> for Operand {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<f32> for Operand {
+    fn from(value: f32) -> Self {
+        Self::F32(value.to_bits())
+    }
+}
+
+impl From<&'static str> for Operand {
+    fn from(name: &'static str) -> Self {
+        Self::Name(name)
+    }
+}
+
+/// Memory whose accesses by different threads must be kept apart by barriers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Buffer {
+    /// The part of shared memory that tiles pass through on their way to another layout.
+    Exchange,
+    /// A tile that stays in shared memory.
+    Stage(usize),
+    /// A view that the kernel writes, by its parameter.
+    View(usize),
+}
+
+/// How an instruction touches memory that threads share. This is the only table that barriers
+/// follow: an instruction that touches such memory in any way must say so here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing that threads share.
+    None,
+    Read(Buffer),
+    /// Writes on behalf of one op of the kernel. Whatever one op writes in several turns of a loop
+    /// is written by the same threads or lies apart.
+    Write(Buffer, u32),
+    /// All threads meet here: as good as a barrier.
+    Meet,
+}
+
+/// An instruction.
+#[derive(Debug, Clone)]
+pub(crate) struct Inst {
+    /// Mnemonic with its modifiers.
+    pub(crate) op: Cow<'static, str>,
+    /// Operands in PTX's order, the destination first.
+    pub(crate) operands: Vec<Operand>,
+    /// Runs where this holds.
+    pub(crate) guard: Option<Operand>,
+    pub(crate) effect: Effect,
+    pub(crate) loc: Loc,
+}
+
+/// Structured code.
+#[derive(Debug, Clone)]
+pub(crate) enum Node {
+    Inst(Inst),
+    /// Runs `head`, leaves unless `go_on`, runs `body`, and begins anew. All threads agree.
+    Loop {
+        head: Vec<Node>,
+        go_on: Reg,
+        body: Vec<Node>,
+    },
+    If {
+        condition: Reg,
+        yes: Vec<Node>,
+        no: Vec<Node>,
+        /// Whether all threads take the same side. No barrier may stand where they do not.
+        together: bool,
+    },
+    /// All threads of the program wait for each other.
+    Barrier,
+}
+
+/// Code under construction.
+#[derive(Debug)]
+pub(crate) struct Code {
+    open: Vec<Vec<Node>>,
+    counts: [u32; 4],
+    /// Whose line is being lowered.
+    pub(crate) loc: Loc,
+}
+
+impl Code {
+    pub(crate) fn new(loc: Loc) -> Self {
+        Self { open: vec![Vec::new()], counts: [0; 4], loc }
+    }
+
+    /// A register of its own.
+    pub(crate) fn reg(&mut self, class: Class) -> Reg {
+        let count = &mut self.counts[class as usize];
+        *count += 1;
+        Reg { class, id: *count - 1 }
+    }
+
+    pub(crate) fn regs(&mut self, class: Class, count: usize) -> Vec<Reg> {
+        (0..count).map(|_| self.reg(class)).collect()
+    }
+
+    /// Adds an instruction.
+    pub(crate) fn push(&mut self, op: impl Into<Cow<'static, str>>, operands: Vec<Operand>) {
+        self.push_with(op, operands, None, Effect::None);
+    }
+
+    pub(crate) fn push_with(
+        &mut self,
+        op: impl Into<Cow<'static, str>>,
+        operands: Vec<Operand>,
+        guard: Option<Operand>,
+        effect: Effect,
+    ) {
+        let inst = Inst { op: op.into(), operands, guard, effect, loc: self.loc };
+        self.node(Node::Inst(inst));
+    }
+
+    /// Adds an instruction with one result.
+    pub(crate) fn op<const N: usize>(
+        &mut self,
+        class: Class,
+        op: impl Into<Cow<'static, str>>,
+        sources: [Operand; N],
+    ) -> Reg {
+        let result = self.reg(class);
+        let mut operands = vec![Operand::Reg(result)];
+        operands.extend(sources);
+        self.push(op, operands);
+        result
+    }
+
+    pub(crate) fn node(&mut self, node: Node) {
+        self.open.last_mut().expect("the entry itself is open").push(node);
+    }
+
+    /// Begins a list of nodes; [`Code::close`] gives it back.
+    pub(crate) fn begin(&mut self) {
+        self.open.push(Vec::new());
+    }
+
+    pub(crate) fn close(&mut self) -> Vec<Node> {
+        self.open.pop().expect("what is closed was begun")
+    }
+
+    /// Copies a register or constant into a register.
+    pub(crate) fn set(&mut self, to: Reg, from: Operand) {
+        let op = match to.class {
+            Class::B16 => "mov.b16",
+            Class::B32 => "mov.b32",
+            Class::B64 => "mov.b64",
+            Class::Pred => "mov.pred",
+        };
+        self.push(op, vec![to.into(), from]);
+    }
+
+    /// How many registers of each class there are.
+    pub(crate) fn counts(&self) -> [(Class, u32); 4] {
+        [Class::B16, Class::B32, Class::B64, Class::Pred].map(|c| (c, self.counts[c as usize]))
+    }
+}

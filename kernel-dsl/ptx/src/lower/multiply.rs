@@ -1,0 +1,394 @@
+//! Dots by matrix instructions.
+
+use super::operand::{Chunk, Form, Input, Source};
+use super::split::PLANES;
+use super::{Held, Lower};
+use crate::code::{Class, Operand, Reg};
+use crate::dot::DotPlan;
+use crate::layout::{Axis, Layout, bits};
+use std::collections::HashMap;
+use tessera_tile_ir::format::{Element, Format, ScaleType};
+use tessera_tile_ir::op::{Binary, OpKind};
+use tessera_tile_ir::{Elem, Op, Value};
+
+/// First row and column of an instruction's result, besides what the thread adds.
+type Block = [usize; 2];
+
+impl Lower<'_> {
+    /// `a * b + c`.
+    pub(crate) fn dot(&mut self, op: &Op, plan: &DotPlan) -> Vec<Reg> {
+        let left = self.input(op.operands[0], &plan.left);
+        let right = self.input(op.operands[1], &plan.right);
+        let (a, b) = if plan.swapped { (right, left) } else { (left, right) };
+        let mut sums = self.get(op.operands[2], &plan.result).regs;
+        for first in &plan.order.chunks {
+            let (mut a, mut b) = (self.chunk(&a, *first), self.chunk(&b, *first));
+            self.multiply_chunk(plan, (&mut a, &mut b), &mut sums);
+        }
+        sums
+    }
+
+    /// Adds the products of a chunk to the sums.
+    fn multiply_chunk(
+        &mut self,
+        plan: &DotPlan,
+        (a, b): (&mut Chunk, &mut Chunk),
+        sums: &mut [Reg],
+    ) {
+        for k in &plan.order.inner {
+            for block in blocks(plan) {
+                let regs = result_regs(plan, block);
+                let sum = self.multiply(plan, (a, b), (block, *k), regs.map(|reg| sums[reg]));
+                for (reg, value) in regs.into_iter().zip(sum).rev() {
+                    sums[reg] = value;
+                }
+            }
+        }
+    }
+
+    /// Every product of planes that matters, added to `sum`.
+    fn multiply(
+        &mut self,
+        plan: &DotPlan,
+        (a, b): (&mut Chunk, &mut Chunk),
+        ([row, col], k): (Block, usize),
+        mut sum: [Reg; 4],
+    ) -> [Reg; 4] {
+        let order = &plan.order;
+        let (second, next) = (row + order.second_row, k + order.second_pair);
+        let left = [(k, row), (k, second), (next, row), (next, second)]
+            .map(|(k, row)| self.pair(a, k, row));
+        let right = [k, next].map(|k| self.pair(b, k, col));
+        // Small products first: what they lose is small.
+        for depth in (0..PLANES).rev() {
+            for i in 0..a.num_planes().min(depth + 1) {
+                if depth - i < b.num_planes() {
+                    let a = [&left[0], &left[1], &left[2], &left[3]].map(|planes| planes[i]);
+                    let b = [&right[0], &right[1]].map(|planes| planes[depth - i]);
+                    sum = self.mma(a, b, sum);
+                }
+            }
+        }
+        sum
+    }
+
+    fn mma(&mut self, a: [Reg; 4], b: [Reg; 2], c: [Reg; 4]) -> [Reg; 4] {
+        let d = [(); 4].map(|()| self.code.reg(Class::B32));
+        let list = |regs: &[Reg]| Operand::Vector(regs.iter().map(|reg| (*reg).into()).collect());
+        let operands = vec![list(&d), list(&a), list(&b), list(&c)];
+        self.code.push("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", operands);
+        d
+    }
+
+    /// `x * w^T + c`, codes and scales kept apart until the sum of a group.
+    pub(crate) fn dot_scaled(&mut self, op: &Op, plan: &DotPlan) -> Vec<Reg> {
+        let mut sums = self.get(op.operands[2], &plan.result).regs;
+        let (Some(x), Some(w)) =
+            (self.scaled(op.operands[0], plan, true), self.scaled(op.operands[1], plan, false))
+        else {
+            return sums;
+        };
+        // Weights are the instruction's left side.
+        let (a, b) = (w, x);
+        let is_scaled = a.has_scales || b.has_scales;
+        let k = plan.left.layout.cols;
+        for first in (0..k).step_by(plan.group) {
+            let scales = [self.group_scales(&a, first), self.group_scales(&b, first)];
+            let chunks: Vec<usize> = plan
+                .order
+                .chunks
+                .iter()
+                .copied()
+                .filter(|chunk| (first..first + plan.group).contains(chunk))
+                .collect();
+            let zero = self.code.op(Class::B32, "mov.b32", [0.0_f32.into()]);
+            let mut group = if is_scaled { vec![zero; sums.len()] } else { sums.clone() };
+            for chunk in chunks {
+                let mut left = self.chunk(&a.input, chunk);
+                left.zeros.clone_from(&scales[0].zeros);
+                let mut right = self.chunk(&b.input, chunk);
+                self.multiply_chunk(plan, (&mut left, &mut right), &mut group);
+            }
+            sums = match is_scaled {
+                true => self.rescale(plan, &scales, (&sums, &group)),
+                false => group,
+            };
+        }
+        sums
+    }
+
+    /// The sums of a group times its scales, added to what came before.
+    fn rescale(
+        &mut self,
+        plan: &DotPlan,
+        [a, b]: &[GroupScales; 2],
+        (sums, group): (&[Reg], &[Reg]),
+    ) -> Vec<Reg> {
+        let order = &plan.order;
+        let mut result = sums.to_vec();
+        let mut products: HashMap<(Reg, Reg), Reg> = HashMap::new();
+        for [row, col] in blocks(plan) {
+            let regs = result_regs(plan, [row, col]);
+            let seconds = [(0, 0), (0, order.second_col), (order.second_row, 0)];
+            let both = (order.second_row, order.second_col);
+            for (reg, (down, across)) in regs.into_iter().zip(seconds.into_iter().chain([both])) {
+                let rows = a.scales.get(&(row + down)).copied();
+                let cols = b.scales.get(&(col + across)).copied();
+                let scale = match (rows, cols) {
+                    (Some(a), Some(b)) => *products.entry((a, b)).or_insert_with(|| {
+                        self.code.op(Class::B32, "mul.rn.f32", [b.into(), a.into()])
+                    }),
+                    (a, b) => a.or(b).expect("one side has scales"),
+                };
+                let sources = [group[reg].into(), scale.into(), sums[reg].into()];
+                result[reg] = self.code.op(Class::B32, "fma.rn.f32", sources);
+            }
+        }
+        result
+    }
+
+    /// One side of a scaled dot.
+    fn scaled(&mut self, value: Value, plan: &DotPlan, is_x: bool) -> Option<ScaledSide> {
+        let side = if is_x { &plan.left } else { &plan.right };
+        let rows = scale_layout(plan, is_x);
+        if let Some(op) = self.op_of(value)
+            && let OpKind::Quantize(format) = op.kind
+        {
+            return self.quantized(op.operands[0], format, (plan, rows, is_x));
+        }
+        let window = self.packed_window(value)?;
+        let format = window.format;
+        if format.scale_tile.is_some() && !window.col_multiple.is_multiple_of(plan.group) {
+            let message = format!(
+                "a window of {} starts at a column that is not known to be a multiple of {}, the \
+                 columns that share a scale",
+                format.name, plan.group
+            );
+            self.refuse("K034", message);
+            return None;
+        }
+        let form = Form::Codes(format.element, Elem::Packed(format));
+        let source = Source::Window { window, value, scaled: false };
+        let input = Input { source, form, side: side.clone() };
+        let has_scales = format.scale_tile.is_some();
+        Some(ScaledSide { input, has_scales, rows, made: None })
+    }
+
+    /// The scales of the group that begins at a column, by row.
+    fn group_scales(&mut self, side: &ScaledSide, first: usize) -> GroupScales {
+        let mut found = GroupScales::default();
+        if !side.has_scales {
+            return found;
+        }
+        for reg in 0..side.rows.num_regs() {
+            let row = side.rows.reg_part(reg);
+            match (&side.made, &side.input.source) {
+                (Some(made), _) => {
+                    let group = first / made.group;
+                    let part = row * made.layout.cols + group;
+                    let reg = (0..made.layout.num_regs())
+                        .find(|reg| made.layout.reg_part(*reg) == part)
+                        .expect("every group of a row has a scale");
+                    found.scales.insert(row, made.regs[reg]);
+                }
+                (None, Source::Window { window, .. }) => {
+                    let (scale, zero) = self.scale_at(window, &side.rows, [row, first]);
+                    found.scales.insert(row, scale.expect("the format has scales"));
+                    if let Some(zero) = zero {
+                        found.zeros.insert(row, self.zero_pair(zero));
+                    }
+                }
+                (None, _) => unreachable!("scales are made or lie in a window"),
+            }
+        }
+        found
+    }
+
+    /// `128 + zero point` twice, as bfloat16.
+    fn zero_pair(&mut self, zero: Reg) -> Reg {
+        let sources = [zero.into(), Operand::Int(0x0001_0001), Operand::Int(0x4300_4300)];
+        self.code.op(Class::B32, "mad.lo.u32", sources)
+    }
+
+    /// Activations in a block format: of integers with scales, or any number without.
+    fn quantized(
+        &mut self,
+        x: Value,
+        format: &'static Format,
+        (plan, rows, is_x): (&DotPlan, Layout, bool),
+    ) -> Option<ScaledSide> {
+        let side = if is_x { &plan.left } else { &plan.right };
+        let Some(tile) = format.scale_tile else {
+            if format.element != Element::F32 {
+                let message =
+                    format!("activations of {} have no code for this target", format.name);
+                self.refuse("K033", message);
+                return None;
+            }
+            let input = self.input(x, side);
+            return Some(ScaledSide { input, has_scales: false, rows, made: None });
+        };
+        let plain = (tile.scale, tile.precision, tile.rows) == (ScaleType::F32, ScaleType::F32, 1);
+        if !plain || format.element.int_bias().is_none() {
+            let message = format!("activations of {} have no code for this target", format.name);
+            self.refuse("K033", message);
+            return None;
+        }
+        // Quantized once, by the threads that load it, and not by every warp that multiplies it.
+        let held = self.natural(x);
+        let group = tile.cols.min(held.layout.cols);
+        let scales = self.scales_of(&held, group, tile.divisor);
+        let planes = self.byte_planes(&held, &scales, (group, format.element));
+        let source = self.planes_to_shared(&planes);
+        let mut want = Layout {
+            regs: rows.regs.iter().map(|step| step * scales.layout.cols).collect(),
+            lanes: rows.lanes.map(|step| step * scales.layout.cols),
+            warps: rows.warps.iter().map(|step| step * scales.layout.cols).collect(),
+            rows: scales.layout.rows,
+            cols: scales.layout.cols,
+        };
+        want.regs.splice(0..0, bits(scales.layout.cols));
+        let regs = self.convert(Elem::F32, &scales, &want);
+        let made = Some(MadeScales { layout: want, regs, group });
+        let input = Input { source, form: Form::Planes, side: side.clone() };
+        Some(ScaledSide { input, has_scales: true, rows, made })
+    }
+
+    /// The scale of each group of a tile's rows, `[rows, groups]`; NaN where the group holds one or
+    /// an infinity.
+    fn scales_of(&mut self, held: &Held, group: usize, divisor: f32) -> Held {
+        let layout = &held.layout;
+        let groups = layout.cols / group;
+        let regs = held
+            .regs
+            .iter()
+            .map(|reg| self.code.op(Class::B32, "abs.f32", [(*reg).into()]))
+            .collect();
+        // As a tile whose rows are the groups, so that a reduction along columns is within one.
+        let split = layout.reshaped([layout.rows * groups, group]);
+        let sizes = Held { layout: split, regs };
+        let largest = self.reduced(Elem::F32, sizes, Axis::Cols, Binary::Max);
+        let regs = largest
+            .regs
+            .iter()
+            .map(|amax| {
+                let scale =
+                    self.code.op(Class::B32, "div.rn.f32", [(*amax).into(), divisor.into()]);
+                let finite = self.code.op(Class::Pred, "testp.finite.f32", [scale.into()]);
+                let sources = [scale.into(), f32::NAN.into(), finite.into()];
+                self.code.op(Class::B32, "selp.b32", sources)
+            })
+            .collect();
+        let layout = largest.layout.reshaped([layout.rows, groups]);
+        Held { layout, regs }
+    }
+
+    /// Integers of 16 bits as planes of bfloat16: multiples of 256, and what they leave. Each is
+    /// exact.
+    fn byte_planes(
+        &mut self,
+        held: &Held,
+        scales: &Held,
+        (group, element): (usize, Element),
+    ) -> Vec<Held> {
+        let layout = &held.layout;
+        let groups = scales.layout.cols;
+        let codes: Vec<Reg> = held
+            .regs
+            .iter()
+            .enumerate()
+            .map(|(reg, x)| {
+                let [row, col] = layout.reg_place(reg);
+                let part = row * groups + col / group;
+                let scale = (0..scales.layout.num_regs())
+                    .find(|reg| scales.layout.reg_part(*reg) == part)
+                    .expect("every group has a scale");
+                self.int_code(element, *x, scales.regs[scale])
+            })
+            .collect();
+        let mut planes = [Vec::new(), Vec::new()];
+        let pack = layout.run().min(2);
+        for numbers in codes.chunks(pack) {
+            let both = [numbers[0], numbers[pack - 1]];
+            let lows = both.map(|number| {
+                self.code.op(Class::B32, "bfe.s32", [number.into(), 0.into(), 8.into()])
+            });
+            let highs = [0, 1]
+                .map(|i| self.code.op(Class::B32, "sub.s32", [both[i].into(), lows[i].into()]));
+            for (plane, parts) in planes.iter_mut().zip([highs, lows]) {
+                let [first, second] =
+                    parts.map(|part| self.code.op(Class::B32, "cvt.rn.f32.s32", [part.into()]));
+                plane.push(self.bf16_pair(first, second));
+            }
+        }
+        planes.map(|regs| Held { layout: layout.clone(), regs }).to_vec()
+    }
+
+    /// The nearest integer to `x / scale`; 0 where the scale is 0 or NaN.
+    fn int_code(&mut self, element: Element, x: Reg, scale: Reg) -> Reg {
+        let quotient = self.code.op(Class::B32, "div.rn.f32", [x.into(), scale.into()]);
+        let usable = self.code.op(Class::Pred, "setp.gt.f32", [scale.into(), 0.0_f32.into()]);
+        let sources = [quotient.into(), 0.0_f32.into(), usable.into()];
+        let quotient = self.code.op(Class::B32, "selp.b32", sources);
+        let number = self.code.op(Class::B32, "cvt.rni.s32.f32", [quotient.into()]);
+        #[expect(clippy::cast_possible_truncation, reason = "codes have at most 16 bits")]
+        let [low, high] = [element.min() as i64, element.max() as i64];
+        let number = self.code.op(Class::B32, "max.s32", [number.into(), low.into()]);
+        self.code.op(Class::B32, "min.s32", [number.into(), high.into()])
+    }
+}
+
+/// Instructions of one `k`.
+fn blocks(plan: &DotPlan) -> Vec<Block> {
+    let cols = &plan.order.cols;
+    plan.order.rows.iter().flat_map(|row| cols.iter().map(move |col| [*row, *col])).collect()
+}
+
+/// Registers of the result that an instruction gives: the second of two rows or columns that are
+/// one and the same is the first again.
+fn result_regs(plan: &DotPlan, [row, col]: Block) -> [usize; 4] {
+    let result = &plan.result;
+    let [down, across] = if plan.swapped { [1, result.cols] } else { [result.cols, 1] };
+    let find = |row: usize, col: usize| {
+        let part = row * down + col * across;
+        (0..result.num_regs()).find(|reg| result.reg_part(*reg) == part).expect("a register")
+    };
+    let (second_row, second_col) = (row + plan.order.second_row, col + plan.order.second_col);
+    [find(row, col), find(row, second_col), find(second_row, col), find(second_row, second_col)]
+}
+
+/// Rows of a packed operand as the result has them, a column: `[rows, 1]`.
+fn scale_layout(plan: &DotPlan, is_x: bool) -> Layout {
+    // The op's result is `[m, n]`: `x` has its rows, `w` its columns.
+    let layout = if is_x {
+        plan.result.without(Axis::Cols)
+    } else {
+        plan.result.without(Axis::Rows).transposed()
+    };
+    layout.compact()
+}
+
+/// One side of a scaled dot.
+struct ScaledSide {
+    input: Input,
+    has_scales: bool,
+    /// Its rows as the result has them.
+    rows: Layout,
+    /// Scales that were computed rather than loaded.
+    made: Option<MadeScales>,
+}
+
+/// Scales, `[rows, groups]`, in the layout of the result's rows.
+struct MadeScales {
+    layout: Layout,
+    regs: Vec<Reg>,
+    /// Columns that share one.
+    group: usize,
+}
+
+/// Scales of one group by row, and what to take off its codes.
+#[derive(Default)]
+struct GroupScales {
+    scales: HashMap<usize, Reg>,
+    zeros: HashMap<usize, Reg>,
+}
