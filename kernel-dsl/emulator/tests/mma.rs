@@ -183,6 +183,27 @@ fn eight_bit_floats_multiply_exactly_when_they_can() {
     }
 }
 
+/// Where an assembler splits the depth is visible in what is cut off beside large products.
+#[test]
+fn eight_bit_floats_are_split_by_register_halves() {
+    // 256 * 256 - 256 * 256 at two places, and 2^-6 * 2^-6 at a third.
+    let check = |small: usize, kept: bool| {
+        let (mut a, mut b) = (vec![0u64; 512], vec![0u64; 256]);
+        for (k, code_a, code_b) in [(0, 0x78, 0x78), (1, 0x78, 0xf8), (small, 8, 8)] {
+            (0..16).for_each(|row| a[row * 32 + k] = code_a);
+            (0..8).for_each(|column| b[column * 32 + k] = code_b);
+        }
+        let c = vec![0u64; 128];
+        let want = if kept { 2f32.powi(-12) } else { 0.0 };
+        let registers = [factor(&a, 8, 32, 16), factor(&b, 8, 32, 8), result(&c, false)];
+        let got = run("e4m3_32", &registers, 4);
+        assert!(got.iter().all(|&bits| f32::from_bits(bits) == want), "{small}");
+    };
+    for (small, kept) in [(2, true), (3, true), (4, false), (18, true), (29, false), (31, true)] {
+        check(small, kept);
+    }
+}
+
 #[test]
 fn fragments_stand_where_the_manual_draws_them() {
     let module = module("mma.ptx");

@@ -129,16 +129,17 @@ fn floats(mma: &Mma, format: Format, (a, b): (&[u64], &[u64]), c: &Results) -> R
     })
 }
 
-/// Eight-bit floats, as an assembler for sm_90 and sm_100 expands them: both halves of the depth
-/// through f16, chained from zero, then an f32 addition.
+/// Eight-bit floats, as an assembler for sm_90 and sm_100 expands them: the lower two elements of
+/// every register go through f16 into one product from zero, the upper two into another that is
+/// chained to it, then C is added in f32. Read off the code that ptxas 13.0.88 makes.
 fn eights((fa, fb): (Format, Format), (a, b): (&[u64], &[u64]), c: &Results) -> Results {
     const HALF: usize = 16;
     let part = |format: Format, codes: &[u64], first: usize| {
-        let lines = codes.chunks_exact(2 * HALF).flat_map(|line| &line[first..first + HALF]);
-        let halves = lines.map(|&code| F16.encode(format.decode(code), Round::Nearest, false));
+        let pairs = codes.chunks_exact(4).flat_map(|four| &four[first..first + 2]);
+        let halves = pairs.map(|&code| F16.encode(format.decode(code), Round::Nearest, false));
         tensor::Factors::new(F16, HALF, halves)
     };
-    let parts = [0, HALF].map(|first| (part(fa, a, first), part(fb, b, first)));
+    let parts = [0, 2].map(|first| (part(fa, a, first), part(fb, b, first)));
     let plain = float::Mode { round: Round::Nearest, ftz: false, saturate: false };
     each(|row, column| {
         let sum = parts
