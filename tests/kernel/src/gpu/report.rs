@@ -59,7 +59,8 @@ pub struct Row {
     pub state: State,
     /// What only the assembler knows.
     pub measured: Option<Measured>,
-    /// What it passed: `asm`, the assembler; `isa`, the instruction table; `sass`, the facts.
+    /// What it passed: `asm`, the assembler; `isa`, the instruction table; `sass`, the facts;
+    /// `emu`, its cases on the emulator, which finds races; `ref`, their results in the f64 evaluator.
     pub checks: Vec<&'static str>,
     /// How it differs from the committed baseline.
     pub change: Option<Change>,
