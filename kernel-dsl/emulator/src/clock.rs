@@ -1,11 +1,56 @@
 //! Vector clocks: what one agent knows of what the others have done.
 //!
 //! The agents of a CTA are its warps, then for each warp the engine of its `cp.async` copies, then
-//! for each warp the engine of its bulk copies. An agent's own entry grows whenever it publishes
+//! for each warp the engine of its bulk stores, then for each mbarrier the engine of the bulk copies
+//! that complete on it: who saw a phase end knows of that barrier's copies and of no others. An agent's own entry grows whenever it publishes
 //! what it did; an access is stamped with it. Somebody else's access is ordered behind that one if
 //! their clock holds at least the stamp.
 
 use std::collections::BTreeMap;
+
+/// Mbarriers that have an engine of their own; further ones share.
+const BARRIER_ENGINES: usize = 32;
+
+/// The agents of a CTA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agents {
+    pub(crate) warps: usize,
+}
+
+impl Agents {
+    pub(crate) fn count(self) -> usize {
+        3 * self.warps + BARRIER_ENGINES
+    }
+
+    /// The engine of a warp's `cp.async` copies.
+    pub(crate) fn copies(self, warp: usize) -> usize {
+        self.warps + warp
+    }
+
+    /// The engine of a warp's bulk stores.
+    pub(crate) fn stores(self, warp: usize) -> usize {
+        2 * self.warps + warp
+    }
+
+    /// The engine of the copies that complete on the mbarrier that was initialised as number `slot`.
+    pub(crate) fn barrier(self, slot: usize) -> usize {
+        3 * self.warps + slot % BARRIER_ENGINES
+    }
+
+    pub(crate) fn is_warp(self, agent: usize) -> bool {
+        agent < self.warps
+    }
+
+    /// Agents up to this one use the generic proxy.
+    pub(crate) fn generic(self) -> usize {
+        2 * self.warps
+    }
+
+    /// The warp that an agent works for, if it is one warp's.
+    pub(crate) fn warp(self, agent: usize) -> u32 {
+        if agent < 3 * self.warps { (agent % self.warps) as u32 } else { 0 }
+    }
+}
 
 /// Knowledge of one agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +58,8 @@ pub(crate) struct Clock {
     /// Index of the CTA whose agents `own` counts.
     pub(crate) cta: u32,
     pub(crate) own: Vec<u32>,
+    /// Of that, what a proxy fence has shown to the asynchronous proxy.
+    pub(crate) proxied: Vec<u32>,
     /// What is known of agents of other CTAs.
     foreign: BTreeMap<u32, Vec<u32>>,
 }
@@ -26,13 +73,15 @@ fn join_into(mine: &mut Vec<u32>, theirs: &[u32]) {
 
 impl Clock {
     pub(crate) fn new(cta: u32, agents: usize, start: u32) -> Clock {
-        Clock { cta, own: vec![start; agents], foreign: BTreeMap::new() }
+        let own = vec![start; agents];
+        Clock { cta, proxied: own.clone(), own, foreign: BTreeMap::new() }
     }
 
     /// Learns what another clock knows.
     pub(crate) fn join(&mut self, other: &Clock) {
         if self.cta == other.cta {
             join_into(&mut self.own, &other.own);
+            join_into(&mut self.proxied, &other.proxied);
         } else {
             join_into(self.foreign.entry(other.cta).or_default(), &other.own);
         }
@@ -51,6 +100,11 @@ impl Clock {
             false => self.foreign.get(&cta),
         };
         clock.and_then(|clock| clock.get(agent)).is_some_and(|&known| known >= stamp)
+    }
+
+    /// A proxy fence: the asynchronous proxy may know all that is known here.
+    pub(crate) fn cover(&mut self) {
+        self.proxied.clone_from(&self.own);
     }
 
     /// Begins a new stretch of an agent, after it published its clock.

@@ -283,6 +283,18 @@ pub(crate) enum Op {
     ActiveMask {
         dst: Reg,
     },
+    AsyncCopy(Box<AsyncCopy>),
+    BulkCopy(Box<BulkCopy>),
+    CommitCopies {
+        bulk: bool,
+    },
+    /// Waits until at most `left` groups are pending; `None` for `wait_all`.
+    WaitCopies {
+        bulk: bool,
+        read: bool,
+        left: Option<u32>,
+    },
+    Mbarrier(Box<Mbarrier>),
     Mma(Box<Mma>),
     LoadMatrix {
         matrix: Matrix,
@@ -300,6 +312,76 @@ pub(crate) enum Op {
         members: Src,
     },
     Nop,
+}
+
+/// What `cp.async` leaves out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CopyLimit {
+    None,
+    /// Copies so many bytes; zeros follow.
+    Bytes(Src),
+    /// Copies nothing, writes zeros, where this holds.
+    Ignore(Condition),
+}
+
+/// `cp.async`
+#[derive(Clone, Debug)]
+pub(crate) struct AsyncCopy {
+    pub(crate) dst: Address,
+    pub(crate) src: Address,
+    pub(crate) bytes: u32,
+    pub(crate) limit: CopyLimit,
+}
+
+/// `cp.async.bulk`: into shared memory if it has a barrier, else out of it.
+#[derive(Clone, Debug)]
+pub(crate) struct BulkCopy {
+    pub(crate) dst: Address,
+    pub(crate) src: Address,
+    pub(crate) bytes: Src,
+    pub(crate) barrier: Option<Address>,
+}
+
+/// What is done to an `mbarrier`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MbarrierOp {
+    Init {
+        count: Src,
+    },
+    Invalidate,
+    Expect {
+        bytes: Src,
+    },
+    Complete {
+        bytes: Src,
+    },
+    Arrive {
+        count: Src,
+        expect: Option<Src>,
+        drops: bool,
+        incomplete: bool,
+        relaxed: bool,
+        dst: Option<Reg>,
+    },
+    /// Arrives once the `cp.async` copies so far are done; `counted` raises the count first.
+    ArriveAfterCopies {
+        counted: bool,
+    },
+    Wait {
+        suspends: bool,
+        parity: bool,
+        relaxed: bool,
+        phase: Src,
+        dst: Pred,
+    },
+}
+
+/// An operation on an `mbarrier`.
+#[derive(Clone, Debug)]
+pub(crate) struct Mbarrier {
+    pub(crate) op: MbarrierOp,
+    pub(crate) space: Space,
+    pub(crate) address: Address,
 }
 
 /// The factors of a tensor-core operation.

@@ -5,20 +5,20 @@ use tessera_kernel_dsl::prelude::*;
 
 /// Columns of one step along `k`: a multiple of every format's scale group.
 const STEP: usize = 128;
-/// Rows of `x` taken at once, and the number of rows that are better left to the next size. Weights
-/// are read once a chunk; rows that are not there cost nothing.
-const CHUNKS: [(usize, usize); 2] = [(64, 8), (8, 0)];
+/// Rows of `x` taken at once where there are fewer than a chunk.
+const FEW: usize = 8;
 
 /// Rows of `x` of one program: few enough to stay in a near cache while all weights pass by.
 const BLOCK: usize = 64;
 
 /// `y = x * w^T`.
 ///
-/// `ROWS` weight rows are a program's: on the CPU two panels of its layout.
+/// `ROWS` weight rows are a program's: on the CPU two panels of its layout. They meet `CHUNK` rows
+/// of `x` at once: weights are read once a chunk.
 #[kernel(
     grid = (cdiv(N, ROWS), cdiv(M, BLOCK)),
     formats(W = weight_formats),
-    variants(cpu: ROWS = [32]; gpu: ROWS = [64], WARPS = [4]),
+    variants(cpu: ROWS = [32], CHUNK = [64]; gpu: ROWS = [64], CHUNK = [32], WARPS = [4]),
     class = bounded
 )]
 pub fn w_gemm<W: Packed>(
@@ -29,7 +29,7 @@ pub fn w_gemm<W: Packed>(
     let first = program_id(0) * ROWS;
     let rows = Rows { w, expert: None, first, count: ROWS, k_end: K };
     let start = program_id(1) * BLOCK;
-    multiply(rows, (x, y), start, min(start + BLOCK, M));
+    multiply(rows, (x, y), (start, min(start + BLOCK, M)), CHUNK);
 }
 
 /// Rows `expert_offsets[e]..expert_offsets[e + 1]` of `x` times the weight of expert `e`; experts
@@ -37,7 +37,7 @@ pub fn w_gemm<W: Packed>(
 #[kernel(
     grid = (cdiv(N, ROWS), E),
     formats(W = weight_formats),
-    variants(cpu: ROWS = [32]; gpu: ROWS = [64], WARPS = [4]),
+    variants(cpu: ROWS = [32], CHUNK = [64]; gpu: ROWS = [64], CHUNK = [32], WARPS = [4]),
     class = bounded
 )]
 pub fn w_gemm_grouped<W: Packed>(
@@ -57,7 +57,7 @@ pub fn w_gemm_grouped<W: Packed>(
         "`expert_offsets` rise from 0 to the number of rows of `x`",
     );
     let rows = Rows { w, expert: Some(expert), first, count: ROWS, k_end: K };
-    multiply(rows, (x, y), start, end);
+    multiply(rows, (x, y), (start, end), CHUNK);
 }
 
 /// The weight rows of one program.
@@ -80,12 +80,18 @@ impl<W: Packed> Rows<W> {
     }
 }
 
-/// Multiplies the rows `start..end` of `x`, in chunks of which the last is ragged.
+/// Multiplies the rows `start..end` of `x`, in chunks of which the last is ragged: what is left of
+/// less than [`FEW`] rows is left to the smaller size; rows that are not there cost nothing.
 #[tile_fn]
-fn multiply<W: Packed>(w: Rows<W>, (x, y): (In<f32>, Out<f32>), start: Tile<i64>, end: Tile<i64>) {
+fn multiply<W: Packed>(
+    w: Rows<W>,
+    (x, y): (In<f32>, Out<f32>),
+    (start, end): (Tile<i64>, Tile<i64>),
+    chunk: usize,
+) {
     let (x, y) = (x.until(end), y.until(end));
     let mut next = start;
-    for (rows, left) in CHUNKS {
+    for (rows, left) in [(chunk, FEW), (FEW, 0)] {
         for m in range(next, end - left, rows) {
             let mut acc = zeros::<f32, 2>([rows, w.count]);
             for k in range(0, w.k_end, STEP) {

@@ -1,13 +1,13 @@
 //! From settings to a running engine.
 
 use super::progress::LoadBar;
-use super::{EngineArgs, OnOff, ServeArgs};
+use super::{DeviceKind, EngineArgs, OnOff, ServeArgs};
 use crate::clock::Clock;
 use anyhow::Context;
 use std::path::Path;
 use std::sync::Arc;
-use tessera_runtime::checkpoint::{Checkpoint, Loaded, WeightPolicy, read_kv_scales};
-use tessera_runtime::device::{CpuDevice, use_threads};
+use tessera_runtime::checkpoint::{Checkpoint, Loaded, Progress, WeightPolicy, read_kv_scales};
+use tessera_runtime::device::{CpuDevice, CudaDevice, KernelBundle, use_threads};
 use tessera_runtime::engine::{
     EngineConfig, EngineHandle, EngineModel, EngineThreads, KvScales, PoolConfig, named_kv_format,
     start_on,
@@ -31,6 +31,8 @@ pub fn start_engine(
     if settings.threads > 0 {
         use_threads(settings.threads)?;
     }
+    // Before weights are read, which takes long: whether there is anything to compute on.
+    let cuda = cuda_devices(settings)?;
     let checkpoint = Checkpoint::open(&dir)?;
     let prefill = load(&checkpoint, &settings.prefill_weights, "prefill")?;
     let decode = load(&checkpoint, &settings.decode_weights, "decode")?;
@@ -43,8 +45,48 @@ pub fn start_engine(
     config.clock =
         Arc::new(move || Micros(u64::try_from(clock.now().as_micros()).unwrap_or(u64::MAX)));
     let model = EngineModel { spec, prefill: prefill.weights, decode: decode.weights };
-    let device = || CpuDevice::with_threads(settings.threads);
-    Ok(start_on([device()?, device()?], config, model)?)
+    match cuda {
+        None => {
+            let device = || CpuDevice::with_threads(settings.threads);
+            Ok(start_on([device()?, device()?], config, model)?)
+        }
+        Some(devices) => start_on_cuda(devices, config, model),
+    }
+}
+
+/// The device of each pool, if they are CUDA devices.
+fn cuda_devices(settings: &EngineArgs) -> anyhow::Result<Option<[CudaDevice; 2]>> {
+    let (DeviceKind::Cuda, Some(dir)) = (settings.device, &settings.kernels) else {
+        return Ok(None);
+    };
+    let bundle = KernelBundle::open(dir).context("--kernels")?;
+    let device = |pool: &str, number: u32| {
+        let device = CudaDevice::new(number, &bundle);
+        device.with_context(|| format!("--{pool}-device {number}"))
+    };
+    let prefill = device("prefill", settings.prefill_device)?;
+    Ok(Some([prefill, device("decode", settings.decode_device)?]))
+}
+
+/// Starts both pools, with a bar each over the weights on their way to the device.
+fn start_on_cuda(
+    mut devices: [CudaDevice; 2],
+    config: EngineConfig,
+    model: EngineModel,
+) -> anyhow::Result<(EngineHandle, EngineThreads)> {
+    let weights = [("prefill", &model.prefill), ("decode", &model.decode)];
+    let mut bars = Vec::new();
+    for (device, (pool, weights)) in devices.iter_mut().zip(weights) {
+        let bar = LoadBar::new(&format!("{pool} weights to the device"));
+        let (total_bytes, shown) = (weights.num_bytes() as u64, bar.clone());
+        device.on_upload(Box::new(move |done_bytes| {
+            shown.show(&Progress { done_bytes, total_bytes, name: "" });
+        }));
+        bars.push(bar);
+    }
+    let started = start_on(devices, config, model)?;
+    bars.into_iter().for_each(LoadBar::finish);
+    Ok(started)
 }
 
 fn load(checkpoint: &Checkpoint, weights: &str, pool: &str) -> anyhow::Result<Loaded> {

@@ -99,6 +99,18 @@ pub struct EngineArgs {
     /// Worker threads that both pools share; 0 takes one a core.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
+    /// What computes. `cuda` needs kernels that were built for the device.
+    #[arg(long, value_enum, default_value_t = DeviceKind::Cpu)]
+    pub device: DeviceKind,
+    /// Folder of kernels that `cargo xtask build-kernels` made, for `--device cuda`.
+    #[arg(long, value_name = "DIR", required_if_eq("device", "cuda"))]
+    pub kernels: Option<PathBuf>,
+    /// CUDA device of the prefill pool.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub prefill_device: u32,
+    /// CUDA device of the decode pool; both pools may share one.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub decode_device: u32,
 }
 
 /// Limits of the HTTP side.
@@ -119,6 +131,14 @@ pub struct LimitArgs {
     /// Seconds that running requests may go on after SIGINT or SIGTERM.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub shutdown_grace: u64,
+}
+
+/// What computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[expect(missing_docs, reason = "named as they are written")]
+pub enum DeviceKind {
+    Cpu,
+    Cuda,
 }
 
 /// `on` or `off`.
@@ -246,9 +266,20 @@ mod tests {
     }
 
     #[test]
+    fn a_device_a_pool() {
+        let engine = serve(&[]).unwrap().engine;
+        assert_eq!((engine.device, engine.kernels), (DeviceKind::Cpu, None));
+        let args = ["--device", "cuda", "--kernels", "built", "--decode-device", "1"];
+        let engine = serve(&args).unwrap().engine;
+        assert_eq!((engine.device, engine.kernels), (DeviceKind::Cuda, Some("built".into())));
+        assert_eq!((engine.prefill_device, engine.decode_device), (0, 1));
+    }
+
+    #[test]
     fn bad_settings_are_refused() {
         assert!(serve(&["--kv-memory", "lots"]).is_err());
         assert!(serve(&["--kv-integrity", "maybe"]).is_err());
+        assert!(serve(&["--device", "cuda"]).is_err(), "without --kernels");
         assert!(serve(&["--model", "/nowhere"]).unwrap().server_config().is_err());
         assert_eq!(serve(&["--model", "x"]).unwrap().kv_scale(), None);
     }

@@ -3,8 +3,8 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use tessera_runtime::checkpoint::Progress;
 
-/// A bar over the bytes of a checkpoint. Invisible where stderr is no terminal.
-#[derive(Debug)]
+/// A bar over bytes on their way. Invisible where stderr is no terminal.
+#[derive(Debug, Clone)]
 pub(super) struct LoadBar(ProgressBar);
 
 impl LoadBar {

@@ -248,6 +248,11 @@ impl<'b, 'a> Call<'b, 'a> {
         }
     }
 
+    /// Whether a name is that of a predicate.
+    pub(crate) fn is_predicate(&mut self, name: &'a str) -> bool {
+        matches!(self.body.lookup(name), Some(Symbol::Pred(_)))
+    }
+
     /// A destination predicate.
     pub(crate) fn pred(&mut self, index: usize) -> Result<Pred, ParseError> {
         match self.arg(index)? {

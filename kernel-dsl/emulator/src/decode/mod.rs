@@ -5,11 +5,13 @@ pub(crate) mod call;
 pub(crate) mod compare;
 pub(crate) mod control;
 pub(crate) mod convert;
+pub(crate) mod copy;
 pub(crate) mod float;
 pub(crate) mod half;
 pub(crate) mod integer;
 pub(crate) mod lanes;
 pub(crate) mod matrix;
+pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod mov;
 pub(crate) mod special;
@@ -47,6 +49,8 @@ pub(crate) fn decode(call: &mut Call<'_, '_>) -> Decoded {
         "nanosleep" => control::advice(call, &["u32"]),
         "griddepcontrol" => control::advice(call, &["wait", "launch_dependents"]),
         "setmaxnreg" => control::advice(call, &["inc", "dec", "sync", "aligned", "u32"]),
+        "cp" => copy::decode(call),
+        "mbarrier" => mbarrier::decode(call),
         "mma" => matrix::mma(call),
         "ldmatrix" | "stmatrix" | "movmatrix" => matrix::fragments(call),
         "shfl" => warp::shuffle(call),

@@ -5,7 +5,7 @@ use super::ordering::{self, Toucher};
 use super::shared::{Agent, SharedMemory};
 use super::{Trouble, World};
 use crate::body::{LOCAL_BASE, SHARED_BASE};
-use crate::clock::Clock;
+use crate::clock::{Agents, Clock};
 use crate::fault::FaultKind;
 use crate::global::{GLOBAL_BASE, GlobalMemory, Miss};
 use crate::program::{Access, Lanes, Order, Reg, Space, Src, Update};
@@ -172,6 +172,7 @@ pub(super) struct Reach<'m> {
     pub(super) shared: &'m mut SharedMemory,
     pub(super) spaces: Spaces,
     pub(super) params: &'m [u8],
+    pub(super) agents: Agents,
     pub(super) start: u32,
     pub(super) check_uninitialised: bool,
 }
@@ -181,6 +182,8 @@ pub(super) struct Reach<'m> {
 pub(super) struct Who<'c> {
     pub(super) agent: usize,
     pub(super) clock: &'c Clock,
+    /// What it knows of others' writes to shared memory.
+    pub(super) writes: &'c Clock,
     pub(super) strong: bool,
     pub(super) pc: u32,
 }
@@ -188,7 +191,7 @@ pub(super) struct Who<'c> {
 impl<'c> Who<'c> {
     /// A warp that makes plain accesses.
     pub(super) fn weak(issue: Issue, clock: &'c Clock) -> Who<'c> {
-        Who { agent: issue.warp, clock, strong: false, pc: issue.pc }
+        Who { agent: issue.warp, clock, writes: clock, strong: false, pc: issue.pc }
     }
 
     pub(super) fn agent(&self) -> Agent<'c> {
@@ -196,15 +199,15 @@ impl<'c> Who<'c> {
             agent: self.agent,
             stamp: self.clock.own[self.agent],
             clock: self.clock,
-            writes: self.clock,
+            writes: self.writes,
             strong: self.strong,
             pc: self.pc,
         }
     }
 
-    fn toucher(&self, start: u32) -> Toucher<'c> {
-        let Who { agent, clock, strong, pc } = *self;
-        Toucher { clock, agent, strong, pc, start }
+    fn toucher(&self, (agents, start): (Agents, u32)) -> Toucher<'c> {
+        let Who { agent, clock, strong, pc, .. } = *self;
+        Toucher { clock, agents, agent, strong, pc, start }
     }
 }
 
@@ -232,7 +235,7 @@ impl Reach<'_> {
                 if block.read_only {
                     return Ok(());
                 }
-                who.toucher(self.start).read(block, offset, len)
+                who.toucher((self.agents, self.start)).read(block, offset, len)
             }
             Location::Shared(offset) => {
                 self.shared.read(offset, len, &who.agent())?;
@@ -267,7 +270,7 @@ impl Reach<'_> {
                     let message = format!("constant memory at {address:#x} is written");
                     return Err(Trouble::new(FaultKind::ReadOnly, message));
                 }
-                who.toucher(self.start).write(block, offset, len)?;
+                who.toucher((self.agents, self.start)).write(block, offset, len)?;
                 block.bytes_mut(offset, len).copy_from_slice(bytes);
                 block.mark_written(offset, len);
                 Ok(())
@@ -286,27 +289,48 @@ impl Reach<'_> {
     }
 }
 
+/// How large the spaces of a CTA are.
+pub(super) fn spaces(world: &World<'_>, cta: &Cta) -> Spaces {
+    let setup = world.setup;
+    Spaces {
+        shared: cta.shared.len(),
+        local: u64::from(setup.entry.local_bytes),
+        param: setup.launch.params.len() as u64,
+    }
+}
+
 /// The memory that warp `index` reaches, and the warp.
 pub(super) fn reach<'m>(
     world: &'m mut World<'_>,
     cta: &'m mut Cta,
     index: usize,
 ) -> (Reach<'m>, &'m mut Warp) {
+    let spaces = spaces(world, cta);
+    let Cta { shared, warps, .. } = cta;
+    (reach_parts(world, shared, spaces), &mut warps[index])
+}
+
+/// The memory that an engine of a CTA reaches.
+pub(super) fn reach_all<'m>(world: &'m mut World<'_>, cta: &'m mut Cta) -> Reach<'m> {
+    let spaces = spaces(world, cta);
+    reach_parts(world, &mut cta.shared, spaces)
+}
+
+fn reach_parts<'m>(
+    world: &'m mut World<'_>,
+    shared: &'m mut SharedMemory,
+    spaces: Spaces,
+) -> Reach<'m> {
     let setup = world.setup;
-    let spaces = Spaces {
-        shared: cta.shared.len(),
-        local: u64::from(setup.entry.local_bytes),
-        param: setup.launch.params.len() as u64,
-    };
-    let reach = Reach {
+    Reach {
         memory: &mut *world.memory,
-        shared: &mut cta.shared,
+        shared,
         spaces,
         params: setup.launch.params,
+        agents: Agents { warps: setup.warps() },
         start: setup.start,
         check_uninitialised: setup.config.check_uninitialised,
-    };
-    (reach, &mut cta.warps[index])
+    }
 }
 
 /// What an instruction does for which lanes.
@@ -351,7 +375,7 @@ pub(super) fn load(
     for lane in lanes(issue.mask) {
         let address = addresses[lane];
         let strong = access.order != Order::Weak;
-        let who = Who { agent: issue.warp, clock: &warp.clock, strong, pc: issue.pc };
+        let who = Who { strong, ..Who::weak(issue, &warp.clock) };
         aligned(address, total as u64).map_err(|t| t.lane(lane))?;
         let location = reach.spaces.locate(access.space, address, total as u64);
         match location.map_err(|t| t.lane(lane))? {
@@ -410,7 +434,7 @@ pub(super) fn store(
             part.copy_from_slice(&warp.value(src, consts)[lane].to_le_bytes()[..size]);
         }
         let strong = access.order != Order::Weak;
-        let who = Who { agent: issue.warp, clock: &warp.clock, strong, pc: issue.pc };
+        let who = Who { strong, ..Who::weak(issue, &warp.clock) };
         aligned(address, total as u64).map_err(|t| t.lane(lane))?;
         let location = reach.spaces.locate(access.space, address, total as u64);
         match location.map_err(|t| t.lane(lane))? {
@@ -481,7 +505,7 @@ pub(super) fn atomic(
     publish(world, cta, issue, access, &addresses);
     let (mut reach, warp) = reach(world, cta, issue.warp);
     for lane in lanes(issue.mask) {
-        let who = Who { agent: issue.warp, clock: &warp.clock, strong: true, pc: issue.pc };
+        let who = Who { strong: true, ..Who::weak(issue, &warp.clock) };
         let address = addresses[lane];
         aligned(address, total as u64).map_err(|t| t.lane(lane))?;
         for (index, &[b, c]) in parts.src.iter().enumerate() {

@@ -1,8 +1,10 @@
 //! The state of a CTA that runs: its warps, their lanes, and what they wait for.
 
 use super::Setup;
+use super::copies::{Groups, Pending};
+use super::mbarrier::Barriers;
 use super::shared::SharedMemory;
-use crate::clock::Clock;
+use crate::clock::{Agents, Clock};
 use crate::program::{Condition, Lanes, Pred, Redux, Reg, Src};
 use std::collections::HashMap;
 
@@ -49,6 +51,8 @@ pub(crate) struct Warp {
     pub(crate) fenced: Option<Clock>,
     /// What atomic reads saw: the next fence makes it known.
     pub(crate) seen: Option<Clock>,
+    pub(crate) copies: Groups,
+    pub(crate) bulk: Groups,
     /// Where it stood last, for reports.
     pub(crate) last_pc: u32,
 }
@@ -151,6 +155,13 @@ pub(crate) struct Cta {
     pub(crate) barriers: Vec<Barrier>,
     /// What atomic writes to shared memory published, by address.
     pub(crate) published: HashMap<u64, Clock>,
+    pub(crate) mbarriers: Barriers,
+    /// Barriers that were ever initialised.
+    pub(crate) mbarrier_count: usize,
+    /// The latest stamp of barriers that are no more.
+    pub(crate) retired: u32,
+    /// Copies that were issued and not done.
+    pub(crate) pending: Vec<Pending>,
     /// Counts what somebody may wait for.
     pub(crate) event: u64,
 }
@@ -169,6 +180,7 @@ fn warp(setup: &Setup<'_>, index: usize, clock: &Clock) -> Warp {
     }
     let live = crate::types::low_mask((threads - first).min(32)) as u32;
     let mut clock = clock.clone();
+    let start = clock.own[index];
     clock.tick(index);
     Warp {
         index,
@@ -185,6 +197,8 @@ fn warp(setup: &Setup<'_>, index: usize, clock: &Clock) -> Warp {
         clock,
         fenced: None,
         seen: None,
+        copies: Groups::new(start + 1),
+        bulk: Groups::new(start + 1),
         last_pc: 0,
     }
 }
@@ -194,7 +208,7 @@ impl Cta {
         let [x, y, _] = setup.launch.grid;
         let index = [linear % x, linear / x % y, linear / x / y];
         let warps = setup.warps();
-        let clock = Clock::new(linear, warps * 3, start);
+        let clock = Clock::new(linear, Agents { warps }.count(), start);
         Cta {
             linear,
             index,
@@ -202,8 +216,16 @@ impl Cta {
             shared,
             barriers: vec![Barrier::default(); 16],
             published: HashMap::new(),
+            mbarriers: Barriers::new(),
+            mbarrier_count: 0,
+            retired: start,
+            pending: Vec::new(),
             event: 0,
         }
+    }
+
+    pub(crate) fn agents(&self) -> Agents {
+        Agents { warps: self.warps.len() }
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -212,6 +234,11 @@ impl Cta {
 
     /// A clock that is behind nothing that happened here.
     pub(crate) fn latest(&self) -> u32 {
-        self.warps.iter().map(|warp| warp.clock.latest()).max().unwrap_or(0)
+        let warps = self
+            .warps
+            .iter()
+            .map(|warp| warp.clock.latest().max(warp.copies.latest()).max(warp.bulk.latest()));
+        let barriers = self.mbarriers.values().map(super::mbarrier::Barrier::latest);
+        warps.chain(barriers).fold(self.retired, u32::max)
     }
 }

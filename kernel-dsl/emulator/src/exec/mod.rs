@@ -1,9 +1,11 @@
 //! Runs a launch: CTAs, warps, and the order in which they advance.
 
 mod access;
+mod copies;
 mod cta;
 mod exchange;
 mod matrix;
+mod mbarrier;
 mod ordering;
 mod random;
 mod shared;
@@ -21,6 +23,7 @@ use cta::{Cta, Wait};
 use random::Random;
 use shared::SharedMemory;
 use std::collections::HashMap;
+use step::Turn;
 
 /// What is launched, and on what.
 pub(crate) struct Setup<'a> {
@@ -75,15 +78,22 @@ pub(crate) struct Trouble {
     pub(crate) message: String,
     pub(crate) lane: Option<u32>,
     pub(crate) other: Option<Site>,
+    /// Warp and instruction, if they are not those that run.
+    pub(crate) at: Option<(u32, u32)>,
 }
 
 impl Trouble {
     pub(crate) fn new(kind: FaultKind, message: String) -> Trouble {
-        Trouble { kind, message, lane: None, other: None }
+        Trouble { kind, message, lane: None, other: None, at: None }
     }
 
     pub(crate) fn lane(mut self, lane: usize) -> Trouble {
         self.lane = Some(lane as u32);
+        self
+    }
+
+    pub(crate) fn at(mut self, warp: usize, pc: u32) -> Trouble {
+        self.at = Some((warp as u32, pc));
         self
     }
 
@@ -193,6 +203,8 @@ impl Grid<'_> {
             self.advance()?;
             for index in (0..self.resident.len()).rev() {
                 if self.resident[index].is_done() {
+                    let finished = copies::finish(&mut self.world, &mut self.resident[index]);
+                    finished.map_err(|trouble| self.fault(index, 0, trouble))?;
                     let mut cta = self.resident.remove(index);
                     self.clock = self.clock.max(cta.latest());
                     cta.shared.reset();
@@ -215,47 +227,65 @@ impl Grid<'_> {
     /// Lets every warp that can go on do so for a while.
     fn advance(&mut self) -> Result<(), Fault> {
         let schedule = self.world.setup.config.schedule;
-        let mut moved = false;
+        let random = matches!(schedule, Schedule::Random(_));
+        let mut best = Turn::Stuck;
         let ctas = self.resident.len() as u32;
         for cta in order(schedule, ctas, &mut self.world.random).into_iter().rev() {
+            while random && self.world.random.below(4) == 0 && self.copy(cta as usize)? {}
             let warps = self.resident[cta as usize].warps.len() as u32;
             for warp in order(schedule, warps, &mut self.world.random).into_iter().rev() {
-                let quantum = match schedule {
-                    Schedule::Random(_) => 1 + self.world.random.below(64),
-                    Schedule::Earliest | Schedule::Latest => 4096,
+                let quantum = match random {
+                    true => 1 + self.world.random.below(64),
+                    false => 4096,
                 };
-                moved |= self.turn(cta as usize, warp as usize, quantum)?;
+                best = best.max(self.turn(cta as usize, warp as usize, quantum)?);
             }
         }
         if self.world.executed > self.world.setup.config.max_instructions {
             return Err(self.stuck(FaultKind::Endless, "the launch does not end"));
         }
-        match moved {
-            true => Ok(()),
-            false => Err(self.diagnose()),
+        if best == Turn::Moved {
+            return Ok(());
+        }
+        // Nobody gets further without what the engines have not done yet.
+        for cta in 0..self.resident.len() {
+            if self.copy(cta)? {
+                return Ok(());
+            }
+        }
+        match best {
+            Turn::Stuck => Err(self.diagnose()),
+            Turn::Vain | Turn::Moved => Ok(()),
         }
     }
 
-    fn turn(&mut self, cta: usize, warp: usize, quantum: u32) -> Result<bool, Fault> {
-        let cta = &mut self.resident[cta];
-        match step::run_warp(&mut self.world, cta, warp, quantum) {
-            Ok(moved) => Ok(moved),
-            Err(trouble) => {
-                let pc = cta.warps[warp].last_pc;
-                let mut place = self.world.place(cta.index, warp as u32, pc);
-                place.lane = trouble.lane;
-                let others = trouble.other.map(|site| {
-                    let index = site.cta.map_or(cta.index, |linear| self.world.index(linear));
-                    self.world.place(index, site.warp, site.pc)
-                });
-                Err(Fault {
-                    kind: trouble.kind,
-                    entry: self.world.setup.entry.name.clone(),
-                    place: Some(Box::new(place)),
-                    others: others.into_iter().collect(),
-                    message: trouble.message,
-                })
-            }
+    fn turn(&mut self, cta: usize, warp: usize, quantum: u32) -> Result<Turn, Fault> {
+        let state = &mut self.resident[cta];
+        let turn = step::run_warp(&mut self.world, state, warp, quantum);
+        turn.map_err(|trouble| self.fault(cta, warp, trouble))
+    }
+
+    /// Does a piece of a CTA's asynchronous work, if it has any.
+    fn copy(&mut self, cta: usize) -> Result<bool, Fault> {
+        let done = copies::progress(&mut self.world, &mut self.resident[cta]);
+        done.map_err(|trouble| self.fault(cta, 0, trouble))
+    }
+
+    fn fault(&self, cta: usize, warp: usize, trouble: Trouble) -> Fault {
+        let cta = &self.resident[cta];
+        let (warp, pc) = trouble.at.unwrap_or((warp as u32, cta.warps[warp].last_pc));
+        let mut place = self.world.place(cta.index, warp, pc);
+        place.lane = trouble.lane;
+        let others = trouble.other.map(|site| {
+            let index = site.cta.map_or(cta.index, |linear| self.world.index(linear));
+            self.world.place(index, site.warp, site.pc)
+        });
+        Fault {
+            kind: trouble.kind,
+            entry: self.world.setup.entry.name.clone(),
+            place: Some(Box::new(place)),
+            others: others.into_iter().collect(),
+            message: trouble.message,
         }
     }
 
@@ -299,13 +329,17 @@ impl Grid<'_> {
         for cta in &self.resident {
             for (warp, index) in cta.warps.iter().zip(0..) {
                 for group in &warp.groups {
-                    let mut place = self.world.place(cta.index, index, group.pc);
+                    // Who waits at a barrier stands behind it already.
+                    let pc = group.pc - u32::from(group.wait == Wait::Barrier);
+                    let mut place = self.world.place(cta.index, index, pc);
                     place.lane = Some(group.mask.trailing_zeros());
-                    places.push(place);
+                    places.push((group.wait != Wait::Lanes, place));
                 }
             }
         }
-        let mut places = places.into_iter();
+        // Lanes that others of their warp left alone are the cause, the rest waits for them.
+        places.sort_by_key(|(follows, _)| *follows);
+        let mut places = places.into_iter().map(|(_, place)| place);
         Fault {
             kind,
             entry: self.world.setup.entry.name.clone(),

@@ -2,7 +2,7 @@
 
 use super::cta::Warp;
 use super::{Site, Trouble};
-use crate::clock::Clock;
+use crate::clock::{Agents, Clock};
 use crate::fault::FaultKind;
 use crate::global::{Block, Touch};
 use crate::program::Order;
@@ -46,8 +46,13 @@ pub(super) fn observe(
     }
 }
 
-/// `fence` and `membar`
-pub(super) fn fence(warp: &mut Warp) {
+/// `fence` and `membar`; a proxy fence lets the asynchronous proxy know what the warp knows.
+pub(super) fn fence(warp: &mut Warp, proxy: bool) {
+    if proxy {
+        warp.clock.cover();
+        warp.clock.tick(warp.index);
+        return;
+    }
     if let Some(seen) = warp.seen.take() {
         warp.clock.join(&seen);
     }
@@ -57,6 +62,7 @@ pub(super) fn fence(warp: &mut Warp) {
 /// Who touches global memory.
 pub(super) struct Toucher<'c> {
     pub(super) clock: &'c Clock,
+    pub(super) agents: Agents,
     pub(super) agent: usize,
     pub(super) strong: bool,
     pub(super) pc: u32,
@@ -94,8 +100,7 @@ impl Toucher<'_> {
             "global address {address:#x} is {mine} after it was {theirs} by {other}, with nothing \
              to order the two"
         );
-        let warps = self.clock.own.len() / 3;
-        let warp = u32::from(touch.warp) % warps.max(1) as u32;
+        let warp = self.agents.warp(usize::from(touch.warp));
         let site = Site { warp, pc: touch.pc, cta: Some(touch.cta) };
         Trouble::new(FaultKind::GlobalRace, message).with(site)
     }

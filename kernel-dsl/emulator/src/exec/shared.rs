@@ -1,8 +1,9 @@
 //! A CTA's shared memory, with a record for every byte of who touched it last.
 
 use super::{Site, Trouble};
-use crate::clock::Clock;
+use crate::clock::{Agents, Clock};
 use crate::fault::FaultKind;
+use std::collections::BTreeSet;
 
 /// An access, packed: its stamp, whether it was atomic, who did it and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -54,23 +55,31 @@ pub(crate) struct SharedMemory {
     writes: Vec<Stamp>,
     /// For each agent that read anything.
     reads: Vec<Vec<Stamp>>,
-    warps: usize,
+    agents: Agents,
+    /// The warp that last used an engine.
+    users: Vec<u32>,
+    /// Where barriers are, which only their own instructions may touch.
+    objects: BTreeSet<usize>,
 }
 
 impl SharedMemory {
     pub(crate) fn new(bytes: usize, warps: usize) -> SharedMemory {
+        let agents = Agents { warps };
         SharedMemory {
             bytes: vec![0; bytes],
             written: vec![false; bytes],
             writes: vec![Stamp::default(); bytes],
-            reads: vec![Vec::new(); warps * 3],
-            warps,
+            reads: vec![Vec::new(); agents.count()],
+            agents,
+            users: (0..agents.count()).map(|agent| agents.warp(agent)).collect(),
+            objects: BTreeSet::new(),
         }
     }
 
     /// Memory for the next CTA: nothing is written; old stamps lie behind its start.
     pub(crate) fn reset(&mut self) {
         self.written.fill(false);
+        self.objects.clear();
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -85,8 +94,54 @@ impl SharedMemory {
         self.written[offset..offset + len].fill(true);
     }
 
-    /// Records a read, and finds a write that it is not ordered behind.
+    /// A warp asks an engine to work.
+    pub(crate) fn used_by(&mut self, agent: usize, warp: usize) {
+        self.users[agent] = warp as u32;
+    }
+
+    /// A barrier begins to live here.
+    pub(crate) fn reserve(&mut self, offset: usize) {
+        self.objects.insert(offset);
+    }
+
+    /// It ends.
+    pub(crate) fn release(&mut self, offset: usize) {
+        self.objects.remove(&offset);
+    }
+
+    fn check_objects(&self, offset: usize, len: usize) -> Result<(), Trouble> {
+        if self.objects.range(offset.saturating_sub(7)..offset + len).next().is_none() {
+            return Ok(());
+        }
+        let address = crate::body::SHARED_BASE + offset as u64;
+        let message = format!("an mbarrier at {address:#x} is accessed as if it were data");
+        Err(Trouble::new(FaultKind::BarrierMisuse, message))
+    }
+
+    /// Records a read of data.
     pub(crate) fn read(
+        &mut self,
+        offset: usize,
+        len: usize,
+        who: &Agent<'_>,
+    ) -> Result<(), Trouble> {
+        self.check_objects(offset, len)?;
+        self.record_read(offset, len, who)
+    }
+
+    /// Records a write of data.
+    pub(crate) fn write(
+        &mut self,
+        offset: usize,
+        len: usize,
+        who: &Agent<'_>,
+    ) -> Result<(), Trouble> {
+        self.check_objects(offset, len)?;
+        self.record_write(offset, len, who)
+    }
+
+    /// Records a read, and finds a write that it is not ordered behind.
+    pub(crate) fn record_read(
         &mut self,
         offset: usize,
         len: usize,
@@ -113,7 +168,7 @@ impl SharedMemory {
     }
 
     /// Records a write, and finds an access that it is not ordered behind.
-    pub(crate) fn write(
+    pub(crate) fn record_write(
         &mut self,
         offset: usize,
         len: usize,
@@ -161,8 +216,7 @@ impl SharedMemory {
         who: &Agent<'_>,
         (mine, theirs): (&str, &str),
     ) -> Trouble {
-        let engines = self.warps..;
-        let generic = |agent: usize| !engines.contains(&agent);
+        let generic = |agent: usize| self.agents.is_warp(agent);
         let known = who.clock.own[other.agent()] >= other.clock();
         let (kind, why) = match (generic(who.agent), generic(other.agent())) {
             (_, false) => (FaultKind::MissingWait, "by a copy that was not waited for"),
@@ -172,7 +226,7 @@ impl SharedMemory {
             _ => (FaultKind::SharedRace, "by another warp, with nothing to order the two"),
         };
         let address = crate::body::SHARED_BASE + offset as u64;
-        let site = Site { warp: (other.agent() % self.warps) as u32, pc: other.pc(), cta: None };
+        let site = Site { warp: self.users[other.agent()], pc: other.pc(), cta: None };
         Trouble::new(
             kind,
             format!("shared byte {address:#x} is {mine} after it was {theirs} {why}"),

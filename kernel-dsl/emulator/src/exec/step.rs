@@ -2,7 +2,7 @@
 
 use super::access::{self, AtomicParts, Issue, LOCAL_WINDOW, SHARED_WINDOW, Target, lanes};
 use super::cta::{Cta, Group, Wait, Warp};
-use super::{Trouble, World, exchange, matrix, ordering, sync};
+use super::{Trouble, World, copies, exchange, matrix, mbarrier, ordering, sync};
 use crate::fault::FaultKind;
 use crate::program::{Combine, Condition, Instr, Lanes, MaskKind, Op, Pred, Reg, Space};
 use crate::program::{Special, Src};
@@ -24,23 +24,33 @@ pub(super) enum Flow {
     Yield,
 }
 
-/// Lets a warp run until it must wait, or its quantum is over. Returns whether anything happened.
+/// What came of a warp's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Turn {
+    /// It could do nothing.
+    Stuck,
+    /// It looked for something that has not happened yet.
+    Vain,
+    Moved,
+}
+
+/// Lets a warp run until it must wait, or its quantum is over.
 pub(super) fn run_warp(
     world: &mut World<'_>,
     cta: &mut Cta,
     index: usize,
     quantum: u32,
-) -> Result<bool, Trouble> {
-    let mut moved = false;
+) -> Result<Turn, Trouble> {
+    let mut turn = Turn::Stuck;
     for _ in 0..quantum {
         let Some(group) = pick(&mut cta.warps[index], cta.event) else { break };
         let looked_in_vain = step(world, cta, index, group)?;
-        moved = true;
         if looked_in_vain {
-            break;
+            return Ok(Turn::Vain);
         }
+        turn = Turn::Moved;
     }
-    Ok(moved)
+    Ok(turn)
 }
 
 /// The lanes that go next: of those that can, the ones furthest behind, so that others catch up.
@@ -331,7 +341,14 @@ fn execute_outside(
             let holds = holds.fold(0, |mask, lane| mask | 1 << lane);
             warp.set_predicate(*dst, holds, mask);
         }
-        Op::Fence { .. } => ordering::fence(&mut cta.warps[issue.warp]),
+        Op::Fence { proxy } => ordering::fence(&mut cta.warps[issue.warp], *proxy),
+        Op::AsyncCopy(copy) => copies::issue_rows(world, cta, issue, copy)?,
+        Op::BulkCopy(copy) => copies::issue_bulk(world, cta, issue, copy)?,
+        Op::CommitCopies { bulk } => copies::commit(cta, issue, *bulk),
+        Op::WaitCopies { bulk, read, left } => {
+            copies::wait(world, cta, issue, (*bulk, *read, *left))?;
+        }
+        Op::Mbarrier(object) => return mbarrier::execute(world, cta, issue, object),
         Op::Mma(mma) => matrix::mma(world, cta, issue, mma)?,
         Op::LoadMatrix { matrix, dst } => matrix::load(world, cta, issue, (matrix, dst))?,
         Op::StoreMatrix { matrix, src } => matrix::store(world, cta, issue, (matrix, src))?,

@@ -132,8 +132,10 @@ impl Lower<'_> {
             }
         };
         let run = layout.run().min(ACCESS_BITS / bits);
-        if 32 % bits == 0 && run * bits >= 8 && window.col_multiple.is_multiple_of(8 / bits.min(8))
-        {
+        // Runs of codes that fill whole bytes, wherever the window begins.
+        let fill = 8 / gcd(8, bits);
+        if run.is_multiple_of(fill) && window.col_multiple.is_multiple_of(fill) {
+            let run = if 32 % bits == 0 { run } else { fill };
             let whole = self.whole_runs(window, (layout, run), row_bytes);
             self.code.begin();
             self.code_runs((layout, run, bits), (col, &rows), &regs);
@@ -244,6 +246,9 @@ impl Lower<'_> {
         #[expect(clippy::cast_possible_wrap, reason = "bits of an element")]
         let bit = self.code.op(Class::B64, "mul.lo.s64", [col.into(), (bits as i64).into()]);
         let byte = self.code.op(Class::B64, "shr.u64", [bit.into(), 3.into()]);
+        if 32 % bits != 0 {
+            return self.odd_runs((layout, run, bits), (byte, rows), regs);
+        }
         for first in (0..layout.num_regs()).step_by(run) {
             let (row, inside) = rows[first];
             let address = self.add(row.into(), byte.into());
@@ -262,6 +267,37 @@ impl Lower<'_> {
             let op = format!("ld.global.nc{vector}.u{width}");
             let effect = crate::code::Effect::None;
             self.code.push_with(op, vec![values, place], Some(inside.into()), effect);
+        }
+    }
+
+    /// Runs of codes that do not fill a register evenly, from the few bytes that hold them.
+    fn odd_runs(
+        &mut self,
+        (layout, run, bits): (&Layout, usize, usize),
+        (byte, rows): (Reg, &[(Reg, Reg)]),
+        regs: &[Reg],
+    ) {
+        for first in (0..layout.num_regs()).step_by(run) {
+            let (row, inside) = rows[first];
+            let address = self.add(row.into(), byte.into());
+            let offset = layout.reg_place(first)[1] * bits / 8;
+            let bytes: Vec<Reg> = (offset..offset + run * bits / 8)
+                .map(|offset| {
+                    let part = self.code.reg(Class::B32);
+                    self.code.set(part, 0.into());
+                    #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
+                    let place = Operand::At(Box::new(address.into()), offset as i64);
+                    let effect = crate::code::Effect::None;
+                    let operands = vec![part.into(), place];
+                    self.code.push_with("ld.global.nc.u8", operands, Some(inside.into()), effect);
+                    part
+                })
+                .collect();
+            let word = self.packed_word(&bytes, 8);
+            for (i, reg) in regs[first..first + run].iter().enumerate() {
+                let code = self.field(word, i * bits, bits, run * bits);
+                self.code.set(*reg, code.into());
+            }
         }
     }
 
