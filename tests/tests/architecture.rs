@@ -25,7 +25,14 @@ const EDGES: [(&str, &[&str]); 14] = [
     ("tessera-kernel-macros", &[]),
     (
         "tessera-kernel-tool",
-        &["tessera-kernel-cpu", "tessera-kernel-dsl", "tessera-kernels", "tessera-tile-ir"],
+        &[
+            "tessera-emulator",
+            "tessera-kernel-cpu",
+            "tessera-kernel-dsl",
+            "tessera-kernels",
+            "tessera-ptx",
+            "tessera-tile-ir",
+        ],
     ),
     ("tessera-kernels", &["tessera-kernel-dsl", "tessera-tile-ir"]),
     ("tessera-lanes", &["tessera-tile-ir"]),
