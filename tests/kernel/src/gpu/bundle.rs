@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 use tessera_ptx::bundle::{
-    Assembled, Bundle, Ineligible, MANIFEST_FILE, PTXAS_VERSION, Record, Usage, sha256,
+    Assembled, Bundle, Ineligible, MANIFEST_FILE, PTXAS_VERSION, Record, Usage, check, sha256,
 };
 use tessera_ptx::{Manifest, Sm};
 
@@ -58,7 +58,14 @@ pub fn write_to(folder: &Path, target: Sm, built: &Built<'_>) -> Result<()> {
     // The manifest last: whoever finds it finds what it names.
     let text = serde_json::to_string_pretty(&bundle)? + "\n";
     write(&folder.join(MANIFEST_FILE), text.as_bytes())?;
-    remove_others(folder, &kept)
+    remove_others(folder, &kept)?;
+    // What the runtime would refuse is no bundle.
+    if built.outcomes.is_some() {
+        let entries = bundle.manifest.kernels.iter();
+        let sources = entries.map(|e| (e.kernel.clone(), e.source_hash.clone())).collect();
+        check(folder, &sources, target)?;
+    }
+    Ok(())
 }
 
 fn ineligible(state: &State) -> Option<String> {

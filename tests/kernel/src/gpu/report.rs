@@ -249,7 +249,7 @@ fn cells(row: &Row) -> [String; 14] {
         State::Usable => row.checks.join(" "),
         State::Ineligible(reason) => format!("INELIGIBLE {reason}"),
         State::Refused => "REFUSED by ptxas".to_owned(),
-        State::NotAssembled => "not assembled".to_owned(),
+        State::NotAssembled => format!("not assembled; {}", row.checks.join(" ")),
     };
     [
         name.to_owned(),
@@ -339,7 +339,8 @@ mod tests {
             "-",
             "-",
             "not",
-            "assembled",
+            "assembled;",
+            "isa",
         ];
         assert_eq!(words, want);
         assert!(!text.contains("usable"), "{text}");
