@@ -42,7 +42,7 @@ pub struct Options {
     /// Make what was measured the baseline.
     #[arg(long)]
     pub bless: bool,
-    /// Folder of the bundle; target/kernels/<target> if not given.
+    /// Folder of the bundle; one of the target's name below target/kernels if not given.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Do not run the cases on the emulator; then nothing is bundled.
