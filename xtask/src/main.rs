@@ -14,6 +14,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   test                     all tests of the workspace
   check                    formatting, lints, documentation, tidiness
+  check --full             that, and what needs NVIDIA's assembler, which pip brings
   golden DIR...            a checkpoint's forward pass against recorded transformers outputs
   accuracy [OPTIONS]       tiny-kimi's evaluation sets through HTTP, per format
   kernel [NAME [OPTIONS]]  kernels: variants, what each line became, values of its tiles
@@ -38,12 +39,13 @@ fn main() -> Result<()> {
     match args.as_slice() {
         ["test", rest @ ..] => cargo(&["test", "--workspace"], rest),
         ["check"] => check(),
+        ["check", "--full"] => check_full(),
         ["tidy"] => tidy::run(&root()),
         ["golden", rest @ ..] => tool("golden", rest),
         ["accuracy", rest @ ..] => served_tool("accuracy", rest),
         ["kernel", rest @ ..] => kernel(rest),
         ["build-kernels", rest @ ..] => gpu_kernels("build-kernels", rest),
-        ["probe-isa"] => gpu_kernels("probe-isa", &[]),
+        ["probe-isa", rest @ ..] => gpu_kernels("probe-isa", rest),
         ["bench", "concurrency", rest @ ..] => tool("bench_concurrency", rest),
         ["bench", "integrity", rest @ ..] => tool("bench_integrity", rest),
         ["bench", "peer", rest @ ..] => tool("bench_peer", rest),
@@ -67,6 +69,15 @@ fn check() -> Result<()> {
     let docs = ["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
     run(Command::new("cargo").args(docs).env("RUSTDOCFLAGS", "-D warnings"))?;
     tidy::run(&root())
+}
+
+/// What needs the assembler: the instruction table as it answers today, and every kernel for every
+/// target assembled, held against its facts and no worse than the baseline.
+fn check_full() -> Result<()> {
+    check()?;
+    gpu_kernels("probe-isa", &["--check"])?;
+    gpu_kernels("build-kernels", &["--sm", "90"])?;
+    gpu_kernels("build-kernels", &["--sm", "100"])
 }
 
 /// Builds a binary of `tessera-tests` with optimisations and runs it.

@@ -89,9 +89,8 @@ impl Infinities {
 
     fn product(&mut self, a: &Term, b: &Term) {
         let infinite = a.special == Special::Infinite || b.special == Special::Infinite;
-        if a.special == Special::Nan || b.special == Special::Nan {
-            self.nan = true;
-        } else if infinite && (a.significand == 0 || b.significand == 0) {
+        let nan = a.special == Special::Nan || b.special == Special::Nan;
+        if nan || infinite && (a.significand == 0 || b.significand == 0) {
             self.nan = true;
         } else if infinite {
             self.add((a.significand < 0) != (b.significand < 0));

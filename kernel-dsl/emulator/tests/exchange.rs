@@ -63,7 +63,7 @@ fn atomics_leave_what_all_did() {
         assert_eq!(got[5], 0);
         // 64 steps of a counter that wraps behind 9.
         assert_eq!(got[6], 64 % 10);
-        assert_eq!(got[7], (10 - 64 % 10) % 10);
+        assert_eq!(got[7], 10 - 64 % 10);
         assert!((1..=64).contains(&got[8]) && got[9] == 7);
         assert_eq!(f32::from_bits(got[10]), 2080.0);
         assert_eq!((got[12], got[14]), (2080, 64));

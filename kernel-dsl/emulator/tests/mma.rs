@@ -117,7 +117,7 @@ fn bytes(seed: u64, count: usize) -> Vec<u64> {
 fn integers_are_plain_sums() {
     let signed = |code: u64| i64::from(code as u8 as i8);
     let unsigned = |code: u64| code as i64;
-    let mut check = |entry: &str, depth: usize, a_number: fn(u64) -> i64, saturate: bool| {
+    let check = |entry: &str, depth: usize, a_number: fn(u64) -> i64, saturate: bool| {
         let (a, b) = (bytes(1, 16 * depth), bytes(2, 8 * depth));
         let mut random = words(3);
         let near = if saturate { i32::MAX as u64 - 1000 } else { 0x8000_0000 };
@@ -147,7 +147,7 @@ fn eight_bit_floats_multiply_exactly_when_they_can() {
     for (entry, a_bias, a_mantissa) in [("e4m3_32", 7, 3), ("e5m2e4m3_32", 15, 2)] {
         let mut code = |bias: u64, mantissa: u32| {
             let exponent = bias - 1 + random() % 3;
-            random() & 0x80 | exponent << mantissa | random() % (1 << mantissa)
+            (random() & 0x80) | (exponent << mantissa) | (random() % (1 << mantissa))
         };
         let a: Vec<u64> = (0..512).map(|_| code(a_bias, a_mantissa)).collect();
         let b: Vec<u64> = (0..256).map(|_| code(7, 3)).collect();

@@ -67,6 +67,8 @@ impl From<&'static str> for Operand {
 pub(crate) enum Buffer {
     /// The part of shared memory that tiles pass through on their way to another layout.
     Exchange,
+    /// A tile that stays in shared memory.
+    Stage(usize),
     /// A view that the kernel writes, by its parameter.
     View(usize),
 }

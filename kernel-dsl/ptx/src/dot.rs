@@ -1,8 +1,8 @@
 //! How a dot becomes `mma.sync.m16n8k16` of bfloat16: which side is the instruction's left one, and
 //! where its fragments lie in the tiles.
 //!
-//! The order in which `k` passes through the instructions is free, as long as both sides agree: so
-//! a thread takes neighbours along `k` and reads them from memory in one access.
+//! In which order rows, columns and `k` pass through the instructions is free, as long as both sides
+//! agree: so a thread takes neighbours in memory and reads them in one access.
 
 use crate::infer::element_bits;
 use crate::layout::{Layout, bits};
@@ -10,8 +10,8 @@ use tessera_tile_ir::format::Format;
 use tessera_tile_ir::op::OpKind;
 use tessera_tile_ir::{Elem, Kernel, Op, Value};
 
-/// Rows of the instruction's left side, columns of its right side, and what they share.
-pub(crate) const MMA: [usize; 3] = [16, 8, 16];
+/// The least inner extent of a dot: that of one instruction.
+const LEAST_K: usize = 16;
 
 /// The decisions for one dot.
 #[derive(Debug, Clone)]
@@ -24,17 +24,19 @@ pub(crate) struct DotPlan {
     pub(crate) right: SidePlan,
     /// Layout of the result.
     pub(crate) result: Layout,
-    /// Bits of `k` that tell apart what a thread holds, in the order of the instruction: the two of
-    /// a pair, the two pairs of an instruction, then one instruction from the next.
-    pub(crate) k_regs: Vec<usize>,
     /// Columns of `k` that share scales on both sides.
     pub(crate) group: usize,
+    /// Where the instruction's rows, columns and `k` lie.
+    pub(crate) order: Order,
 }
 
 /// One operand of a dot.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SidePlan {
+    /// Which thread takes which elements.
     pub(crate) layout: Layout,
+    /// The same for the first chunk of `k` alone.
+    pub(crate) chunk: Layout,
     /// From an index along `k` to the next, in the tile's row-major order.
     pub(crate) k_step: usize,
     /// From an index along the other axis to the next.
@@ -44,38 +46,43 @@ pub(crate) struct SidePlan {
 }
 
 impl SidePlan {
-    fn new(layout: Layout, k_is_last: bool, pair: usize) -> Self {
+    fn new(layout: Layout, k_is_last: bool, slots: &Slots) -> Self {
         let (k_step, other_step) = if k_is_last { (1, layout.cols) } else { (layout.cols, 1) };
-        Self { layout, k_step, other_step, pair: pair * k_step }
+        let mut chunk = layout.clone();
+        chunk.regs.retain(|step| !slots.outer.iter().any(|outer| outer * k_step == *step));
+        Self { layout, chunk, k_step, other_step, pair: slots.inner[0] * k_step }
     }
 
     /// The same for the transposed tile.
     pub(crate) fn transposed(&self) -> Self {
-        let k_is_last = self.k_step != 1;
-        Self::new(self.layout.transposed(), k_is_last, self.pair / self.k_step)
+        let (k_step, other_step) = match self.k_step {
+            1 => (self.layout.rows, 1),
+            _ => (1, self.layout.rows),
+        };
+        let layout = self.layout.transposed();
+        let chunk = self.chunk.transposed();
+        Self { layout, chunk, k_step, other_step, pair: self.pair / self.k_step * k_step }
     }
+}
 
-    /// Parts of the index along the axis other than `k` that registers tell apart, from `first` on:
-    /// what one instruction takes lies below.
-    pub(crate) fn parts(&self, first: usize) -> Vec<usize> {
-        let extent = self.layout.rows * self.layout.cols / self.k_extent();
-        let bits: Vec<usize> = (0..extent.ilog2())
-            .map(|bit| 1 << bit)
-            .filter(|bit| *bit >= first && self.layout.regs.contains(&(bit * self.other_step)))
-            .collect();
-        (0..1 << bits.len())
-            .map(|n| bits.iter().enumerate().map(|(i, bit)| (n >> i & 1) * bit).sum())
-            .collect()
-    }
-
-    fn k_extent(&self) -> usize {
-        if self.k_step == 1 { self.layout.cols } else { self.layout.rows }
-    }
-
-    /// Whether registers tell apart indices along the axis other than `k` by that bit.
-    pub(crate) fn has(&self, bit: usize) -> bool {
-        self.layout.regs.contains(&(bit * self.other_step))
-    }
+/// Where the rows, columns and `k` of instructions lie along the axes of the dot, besides what the
+/// thread adds.
+#[derive(Debug, Clone)]
+pub(crate) struct Order {
+    /// From the first row of a thread to its second, 0 if they are one.
+    pub(crate) second_row: usize,
+    /// From the first column of a thread to its second, 0 if they are one.
+    pub(crate) second_col: usize,
+    /// First row of each instruction.
+    pub(crate) rows: Vec<usize>,
+    /// First column of each instruction.
+    pub(crate) cols: Vec<usize>,
+    /// From the first pair of a thread to its second.
+    pub(crate) second_pair: usize,
+    /// First `k` of each instruction of a chunk.
+    pub(crate) inner: Vec<usize>,
+    /// First `k` of each chunk.
+    pub(crate) chunks: Vec<usize>,
 }
 
 impl DotPlan {
@@ -88,22 +95,30 @@ impl DotPlan {
         };
         let [m, n] = kernel.ty(op.operands[2]).rows_cols();
         let k = kernel.ty(op.operands[0]).rows_cols()[1];
-        if ![m, n, k].iter().all(|extent| extent.is_power_of_two()) || k < MMA[2] {
+        if ![m, n, k].iter().all(|extent| extent.is_power_of_two()) || k < LEAST_K {
             return None;
         }
         // Weights go left, where sixteen rows are taken at once, and so does the longer side.
         let swapped = scaled || n > m;
         let (rows, cols) = if swapped { (n, m) } else { (m, n) };
         let group = if scaled { group(kernel, op, k) } else { k };
-        let (run, pair) = neighbours(kernel, op, scaled);
-        let slots = Slots::new(k, group, (run, pair));
-        let shares = Warps::share(rows, cols, warp_bits);
-        let step = |tile: Tile| shares.fragment(&slots, tile);
-        let [left_side, right_side, result] = [
-            step(Tile { kind: Side::Left, rows, cols: k }),
-            step(Tile { kind: Side::Right, rows: k, cols }),
-            step(Tile { kind: Side::Result, rows, cols }),
-        ];
+        let memory = [0, 1].map(|i| neighbours(kernel, op, i, scaled || i == 0));
+        let [row_memory, col_memory] = if swapped { [memory[1], memory[0]] } else { memory };
+        let k_memory = if scaled { memory[1] } else { memory[0].or(memory[1]) };
+        let k_slots = match k_memory {
+            Some(Neighbours { along_k: true, count, pair }) => Slots::new(k, group, (count, pair)),
+            _ => Slots::new(k, group, (2, 1)),
+        };
+        let run = |memory: Option<Neighbours>| match memory {
+            Some(Neighbours { along_k: false, count, .. }) => count.min(4),
+            _ => 1,
+        };
+        let row_bits = rotated(rows, run(row_memory));
+        let col_bits = rotated(cols, run(col_memory));
+        let shape = Shape::new((rows, &row_bits), (cols, &col_bits), warp_bits);
+        let left_side = shape.left(&k_slots, k);
+        let right_side = shape.right(&k_slots, k);
+        let result = shape.result();
         let (left, right) = match (swapped, scaled) {
             (false, false) => (left_side, right_side),
             (false, true) => (left_side, right_side.transposed()),
@@ -111,15 +126,23 @@ impl DotPlan {
             (true, true) => (right_side.transposed(), left_side),
         };
         let result = if swapped { result.transposed() } else { result };
-        let pair = slots.regs[0];
-        let left = SidePlan::new(left, true, pair);
-        let right = SidePlan::new(right, scaled, pair);
-        Some(Self { swapped, left, right, result, k_regs: slots.regs, group })
+        let order = Order {
+            second_row: row_bits.get(3).copied().unwrap_or(0),
+            second_col: col_bits.first().copied().unwrap_or(0),
+            rows: sums(&shape.row_tiles),
+            cols: sums(&shape.col_tiles),
+            second_pair: k_slots.inner[1],
+            inner: sums(&k_slots.inner[2..]),
+            chunks: sums(&k_slots.outer),
+        };
+        let left = SidePlan::new(left, true, &k_slots);
+        let right = SidePlan::new(right, scaled, &k_slots);
+        Some(Self { swapped, left, right, result, group, order })
     }
 }
 
 /// Columns that share a scale on both sides of a scaled dot.
-pub(crate) fn group(kernel: &Kernel, op: &Op, k: usize) -> usize {
+fn group(kernel: &Kernel, op: &Op, k: usize) -> usize {
     let of = |value: Value| match kernel.ty(value).elem {
         Elem::Packed(format) => group_of(format, k),
         _ => k,
@@ -128,43 +151,67 @@ pub(crate) fn group(kernel: &Kernel, op: &Op, k: usize) -> usize {
 }
 
 /// Columns that share a scale of a format, of at most `k`.
-pub(crate) fn group_of(format: &Format, k: usize) -> usize {
+fn group_of(format: &Format, k: usize) -> usize {
     format.scale_tile.map_or(k, |tile| tile.cols.min(k))
 }
 
-/// Neighbours along `k` that a thread should hold, and how far apart the two of a pair lie.
-fn neighbours(kernel: &Kernel, op: &Op, scaled: bool) -> (usize, usize) {
-    let along_k = |i: usize| -> Option<(usize, usize)> {
-        let mut value = op.operands[i];
-        // The right side of a plain dot has `k` down its columns.
-        let mut k_is_last = scaled || i == 0;
-        loop {
-            let def = kernel.ops.iter().find(|op| op.results.contains(&value))?;
-            match def.kind {
-                OpKind::Decode => value = def.operands[0],
-                OpKind::Transpose => {
-                    value = def.operands[0];
-                    k_is_last = !k_is_last;
-                }
-                OpKind::Load(_) | OpKind::LoadUntil(_) | OpKind::LoadRows(_) => {
-                    let bits = element_bits(kernel.ty(value).elem);
-                    // Two codes of four bits that a shift moves to where a pair wants them.
-                    let pair = if bits == 4 { 4 } else { 1 };
-                    return k_is_last.then_some(((128 / bits).max(2), pair));
-                }
-                _ => return None,
+/// How an operand lies in memory.
+#[derive(Debug, Clone, Copy)]
+struct Neighbours {
+    /// Whether neighbours are along `k`, or along the other axis.
+    along_k: bool,
+    /// How many of them a thread should take.
+    count: usize,
+    /// How far apart the two of a pair should lie.
+    pair: usize,
+}
+
+fn neighbours(kernel: &Kernel, op: &Op, operand: usize, k_is_last: bool) -> Option<Neighbours> {
+    let mut value = op.operands[operand];
+    let mut along_k = k_is_last;
+    loop {
+        let def = kernel.ops.iter().find(|op| op.results.contains(&value))?;
+        match def.kind {
+            OpKind::Decode => value = def.operands[0],
+            OpKind::Transpose => {
+                value = def.operands[0];
+                along_k = !along_k;
             }
+            OpKind::Load(_) | OpKind::LoadUntil(_) | OpKind::LoadRows(_) => {
+                let bits = element_bits(kernel.ty(value).elem);
+                // Two codes of four bits that a shift moves to where a pair wants them.
+                let pair = if bits == 4 { 4 } else { 1 };
+                return Some(Neighbours { along_k, count: (128 / bits).max(2), pair });
+            }
+            _ => return None,
         }
-    };
-    let weights = if scaled { along_k(1) } else { None };
-    weights.or_else(|| along_k(0)).or_else(|| along_k(1)).unwrap_or((2, 1))
+    }
+}
+
+/// Bits of an extent in the order in which instructions take them: a thread's own neighbours, `run`
+/// of them, come after the three bits that its lane tells apart.
+fn rotated(extent: usize, run: usize) -> Vec<usize> {
+    let mut all = bits(extent);
+    let own = (run.ilog2() as usize).min(all.len().saturating_sub(3));
+    let low: Vec<usize> = all.drain(..own).collect();
+    let rest = all.split_off(all.len().min(3));
+    all.into_iter().chain(low).chain(rest).collect()
+}
+
+/// Sums of every choice of steps.
+fn sums(steps: &[usize]) -> Vec<usize> {
+    let sum = |n: usize| steps.iter().enumerate().map(|(i, step)| (n >> i & 1) * step).sum();
+    (0..1 << steps.len()).map(sum).collect()
 }
 
 /// Where the bits of `k` go.
 #[derive(Debug)]
 struct Slots {
-    /// Kept apart by registers, in the order of the instruction.
-    regs: Vec<usize>,
+    /// Kept apart by registers of a chunk: the two of a pair, the two pairs of an instruction, then
+    /// one instruction from the next.
+    inner: Vec<usize>,
+    /// One chunk from the next.
+    outer: Vec<usize>,
     /// Kept apart by the two lowest bits of the lane.
     lanes: [usize; 2],
 }
@@ -173,86 +220,134 @@ impl Slots {
     /// A thread holds `run` neighbours within a group, the two of a pair `pair` apart.
     fn new(k: usize, group: usize, (run, pair): (usize, usize)) -> Self {
         let run = run.min(group / 4).max(2);
-        let mut regs: Vec<usize> = bits(run);
-        let mut rest = bits(k).split_off(regs.len());
-        let upper = rest.split_off(2);
-        regs.extend(upper);
-        if let Some(at) = regs.iter().position(|step| *step == pair) {
-            let pair = regs.remove(at);
-            regs.insert(0, pair);
+        let mut inner: Vec<usize> = bits(run);
+        let mut rest = bits(k).split_off(inner.len());
+        let mut outer = rest.split_off(2);
+        while inner.len() < 2 {
+            inner.push(outer.remove(0));
         }
-        Self { regs, lanes: [rest[0], rest[1]] }
+        if let Some(at) = inner.iter().position(|step| *step == pair) {
+            let pair = inner.remove(at);
+            inner.insert(0, pair);
+        }
+        Self { inner, outer, lanes: [rest[0], rest[1]] }
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
-    Left,
-    Right,
-    Result,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Tile {
-    kind: Side,
+/// Rows and columns of the result, by bits in the order of the instruction.
+struct Shape {
     rows: usize,
     cols: usize,
+    /// Bits of the row, and of the column, that lanes tell apart.
+    row_lanes: [usize; 3],
+    col_lanes: [usize; 3],
+    second_row: usize,
+    /// Bits that registers tell apart, one instruction from the next.
+    row_tiles: Vec<usize>,
+    col_tiles: Vec<usize>,
+    /// For each bit of the warp, a bit of the row, or one of the column.
+    warps: Vec<(usize, usize)>,
 }
 
-/// Which bits of rows and columns tell warps apart.
-#[derive(Debug)]
-struct Warps {
-    /// For each bit of the warp, a step along the rows, or along the columns, of the result.
-    bits: Vec<(usize, usize)>,
-}
-
-impl Warps {
-    /// Rows first, so that no two warps read the same part of the left side, then columns. Warps
-    /// that are too many do the same as others.
-    fn share(rows: usize, cols: usize, warp_bits: usize) -> Self {
-        let rows = bits(rows).into_iter().skip(4).map(|step| (step, 0));
-        let cols = bits(cols).into_iter().skip(3).map(|step| (0, step));
-        let mut bits: Vec<(usize, usize)> = rows.rev().chain(cols.rev()).take(warp_bits).collect();
-        bits.resize(warp_bits, (0, 0));
-        Self { bits }
+impl Shape {
+    /// Warps share rows first, so that no two read the same part of the left side, then columns.
+    /// Warps that are too many do the same as others.
+    fn new(rows: (usize, &[usize]), cols: (usize, &[usize]), warp_bits: usize) -> Self {
+        let bit = |bits: &[usize], i: usize| bits.get(i).copied().unwrap_or(0);
+        let lanes = |bits: &[usize]| [bit(bits, 0), bit(bits, 1), bit(bits, 2)];
+        let mut row_tiles: Vec<usize> = rows.1.iter().skip(4).copied().collect();
+        let mut col_tiles: Vec<usize> = cols.1.iter().skip(3).copied().collect();
+        let mut warps = Vec::new();
+        for _ in 0..warp_bits {
+            warps.push(match (row_tiles.pop(), col_tiles.last()) {
+                (Some(row), _) => (row, 0),
+                (None, Some(_)) => (0, col_tiles.pop().unwrap_or(0)),
+                (None, None) => (0, 0),
+            });
+        }
+        Self {
+            rows: rows.0,
+            cols: cols.0,
+            row_lanes: lanes(rows.1),
+            col_lanes: lanes(cols.1),
+            second_row: bit(rows.1, 3),
+            row_tiles,
+            col_tiles,
+            warps,
+        }
     }
 
-    fn fragment(&self, slots: &Slots, tile: Tile) -> Layout {
-        let Tile { kind, rows, cols } = tile;
-        let down = |step: usize| if step < rows { step * cols } else { 0 };
-        let across = |step: usize| if step < cols { step } else { 0 };
-        let mut regs = Vec::new();
-        let lanes;
-        match kind {
-            Side::Left => {
-                regs.extend(&slots.regs);
-                lanes = [slots.lanes[0], slots.lanes[1], down(1), down(2), down(4)];
-                regs.extend(bits(rows).iter().skip(3).map(|step| down(*step)));
-            }
-            Side::Right => {
-                regs.extend(slots.regs.iter().map(|step| down(*step)));
-                let [a, b] = slots.lanes.map(down);
-                lanes = [a, b, across(1), across(2), across(4)];
-                regs.extend(bits(cols).iter().skip(3).map(|step| across(*step)));
-            }
-            Side::Result => {
-                regs.push(across(1));
-                lanes = [across(2), across(4), down(1), down(2), down(4)];
-                regs.extend(bits(rows).iter().skip(3).map(|step| down(*step)));
-                regs.extend(bits(cols).iter().skip(3).map(|step| across(*step)));
-            }
+    /// Layout of the left side, `[rows, k]`.
+    fn left(&self, slots: &Slots, k: usize) -> Layout {
+        let down = |bit: usize| bit * k;
+        let [a, b, c] = self.row_lanes.map(down);
+        let own = slots.inner.iter().chain(&slots.outer).copied();
+        let rows = self.row_tiles.iter().chain([&self.second_row]).map(|bit| down(*bit));
+        let warps = self.warps.iter().map(|(row, _)| down(*row)).collect();
+        let lanes = [slots.lanes[0], slots.lanes[1], a, b, c];
+        layout([self.rows, k], own.chain(rows), lanes, warps)
+    }
+
+    /// Layout of the right side, `[k, cols]`.
+    fn right(&self, slots: &Slots, k: usize) -> Layout {
+        let down = |bit: &usize| bit * self.cols;
+        let [a, b, c] = self.col_lanes;
+        let own = slots.inner.iter().chain(&slots.outer).map(down);
+        let warps = self.warps.iter().map(|(_, col)| *col).collect();
+        let lanes = [down(&slots.lanes[0]), down(&slots.lanes[1]), a, b, c];
+        layout([k, self.cols], own.chain(self.col_tiles.iter().copied()), lanes, warps)
+    }
+
+    /// Layout of the result, `[rows, cols]`.
+    fn result(&self) -> Layout {
+        let down = |bit: usize| bit * self.cols;
+        let [first, a, b] = self.col_lanes;
+        let [c, d, e] = self.row_lanes.map(down);
+        let rows = self.row_tiles.iter().chain([&self.second_row]).map(|bit| down(*bit));
+        let own = [first].into_iter().chain(self.col_tiles.iter().copied()).chain(rows);
+        let warps = self.warps.iter().map(|(row, col)| down(*row) + col).collect();
+        layout([self.rows, self.cols], own, [a, b, c, d, e], warps)
+    }
+}
+
+/// A layout of registers whose steps are in order.
+fn layout(
+    [rows, cols]: [usize; 2],
+    regs: impl Iterator<Item = usize>,
+    lanes: [usize; 5],
+    warps: Vec<usize>,
+) -> Layout {
+    let mut regs: Vec<usize> = regs.filter(|step| *step != 0).collect();
+    regs.sort_unstable();
+    Layout { rows, cols, regs, lanes, warps }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_takes_neighbours_within_a_group() {
+        let slots = Slots::new(128, 32, (32, 4));
+        assert_eq!((slots.inner, slots.lanes, slots.outer), (vec![4, 1, 2], [8, 16], vec![32, 64]));
+        let slots = Slots::new(64, 64, (2, 1));
+        assert_eq!((slots.inner, slots.lanes, slots.outer), (vec![1, 8], [2, 4], vec![16, 32]));
+    }
+
+    #[test]
+    fn neighbours_down_the_rows_follow_the_lanes() {
+        assert_eq!(rotated(64, 1), [1, 2, 4, 8, 16, 32]);
+        assert_eq!(rotated(64, 4), [4, 8, 16, 1, 2, 32]);
+        assert_eq!(rotated(8, 4), [1, 2, 4]);
+    }
+
+    #[test]
+    fn every_element_of_a_result_has_a_thread() {
+        for (rows, cols, warp_bits) in [(64, 16, 2), (16, 8, 2), (8, 1, 0), (32, 64, 3)] {
+            let (row_bits, col_bits) = (rotated(rows, 4), rotated(cols, 1));
+            let result = Shape::new((rows, &row_bits), (cols, &col_bits), warp_bits).result();
+            let steps = result.regs.iter().chain(&result.lanes).chain(&result.warps);
+            assert_eq!(steps.sum::<usize>(), rows * cols - 1, "{rows} x {cols}");
         }
-        let warps: Vec<usize> = self
-            .bits
-            .iter()
-            .map(|&(row, col)| match kind {
-                Side::Left => down(row),
-                Side::Right => across(col),
-                Side::Result => down(row) + across(col),
-            })
-            .collect();
-        regs.retain(|step| *step != 0 && !warps.contains(step));
-        regs.sort_unstable();
-        Layout { rows, cols, regs, lanes, warps }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::dot::DotPlan;
 use crate::layout::{Axis, Layout};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tessera_tile_ir::op::OpKind;
 use tessera_tile_ir::{Access, Elem, Kernel, Op, OpId, ParamKind, Region, Type, Value};
 
@@ -17,13 +17,22 @@ pub(crate) struct Layouts {
     pub(crate) of: Vec<Option<Layout>>,
     /// How each dot is multiplied.
     pub(crate) dots: HashMap<OpId, DotPlan>,
+    /// Loads that are performed by the one dot that reads them.
+    pub(crate) deferred: HashSet<Value>,
+    /// Loads that go to shared memory, where several dots read them.
+    pub(crate) staged: HashSet<Value>,
 }
 
 /// Bytes that a thread loads at once.
 const ACCESS_BYTES: usize = 16;
 
 pub(crate) fn infer(kernel: &Kernel, warp_bits: usize) -> Layouts {
-    let layouts = Layouts { of: vec![None; kernel.values.len()], dots: HashMap::new() };
+    let layouts = Layouts {
+        of: vec![None; kernel.values.len()],
+        dots: HashMap::new(),
+        deferred: HashSet::new(),
+        staged: HashSet::new(),
+    };
     let mut inference = Inference { kernel, warp_bits, layouts };
     inference.dots(&kernel.body);
     inference.region(&kernel.body);
@@ -44,31 +53,55 @@ impl Inference<'_> {
             op.regions.iter().for_each(|region| self.dots(region));
             let Some(plan) = DotPlan::new(self.kernel, op, self.warp_bits) else { continue };
             for (operand, side) in [(0, &plan.left), (1, &plan.right)] {
-                self.sink(op.operands[operand], &side.layout);
+                self.sink(op.operands[operand], &side.layout, region);
             }
             self.layouts.dots.insert(id, plan);
         }
     }
 
-    /// Gives a load the layout that its reader wants, where a thread then still reads runs.
-    fn sink(&mut self, value: Value, layout: &Layout) {
-        let Some(op) = self.kernel.ops.iter().find(|op| op.results.contains(&value)) else {
-            return;
-        };
+    /// Decides where a dot takes a load from that only dots read.
+    fn sink(&mut self, value: Value, layout: &Layout, region: &Region) {
+        let ops = &self.kernel.ops;
+        let Some(at) = ops.iter().position(|op| op.results.contains(&value)) else { return };
+        let op = &ops[at];
         match op.kind {
-            OpKind::Decode => self.sink(op.operands[0], layout),
-            OpKind::Transpose => self.sink(op.operands[0], &layout.transposed()),
-            OpKind::Load(param) | OpKind::LoadUntil(param) | OpKind::LoadRows(param) => {
-                let bits = element_bits(self.kernel.ty(value).elem);
-                if self.layouts.of[index(value)].is_none()
-                    && is_read_only(self.kernel, param)
-                    && layout.run() * bits >= 32
-                {
-                    self.layouts.of[index(value)] = Some(layout.clone());
+            OpKind::Decode => self.sink(op.operands[0], layout, region),
+            OpKind::Transpose => self.sink(op.operands[0], &layout.transposed(), region),
+            OpKind::Load(param) | OpKind::LoadUntil(param) | OpKind::LoadRows(param)
+                if is_read_only(self.kernel, param) =>
+            {
+                let elem = self.kernel.ty(value).elem;
+                let bits = element_bits(elem);
+                let readers = self.dots_that_read(value);
+                if matches!(elem, Elem::Packed(_)) || readers == 0 {
+                    return;
+                }
+                // A load from outside of the dot's loop would be repeated every turn.
+                let near = region.ops.iter().any(|id| id.0 as usize == at);
+                if readers == 1 && near && layout.run() * bits >= 32 {
+                    self.layouts.deferred.insert(value);
+                } else if bits.is_multiple_of(8) && self.kernel.ty(value).len() > 1 {
+                    self.layouts.staged.insert(value);
                 }
             }
             _ => {}
         }
+    }
+
+    /// How many dots read a value, directly or decoded or transposed; 0 if anything else does.
+    fn dots_that_read(&self, value: Value) -> usize {
+        let mut dots = 0;
+        for op in self.kernel.ops.iter().filter(|op| op.operands.contains(&value)) {
+            dots += match op.kind {
+                OpKind::Dot if op.operands[2] != value => 1,
+                OpKind::Decode | OpKind::Transpose => match self.dots_that_read(op.results[0]) {
+                    0 => return 0,
+                    more => more,
+                },
+                _ => return 0,
+            };
+        }
+        dots
     }
 
     fn region(&mut self, region: &Region) {

@@ -16,7 +16,6 @@ const CHUNKS: [usize; 3] = [32, 8, 1];
 #[kernel(
     grid = (cdiv(RANK, COLS), H),
     formats(W = weight_formats),
-    targets(cpu),
     class = bounded
 )]
 pub fn absorb_query<W: Packed>(
@@ -48,7 +47,6 @@ pub fn absorb_query<W: Packed>(
 #[kernel(
     grid = (H, cdiv(V, COLS)),
     formats(W = weight_formats),
-    targets(cpu),
     class = bounded
 )]
 pub fn absorb_value<W: Packed>(

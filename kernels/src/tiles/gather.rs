@@ -7,7 +7,7 @@ use tessera_kernel_dsl::prelude::*;
 const BLOCK: usize = 512;
 
 /// `out[i] = x[rows[i]]`.
-#[kernel(grid = (R, cdiv(N, BLOCK)), targets(cpu), class = exact)]
+#[kernel(grid = (R, cdiv(N, BLOCK)), class = exact)]
 pub fn gather_rows(
     x: &In<f32, { [T, N] }>,
     rows: &In<i32, { [R] }>,
@@ -23,7 +23,6 @@ pub fn gather_rows(
 #[kernel(
     grid = (T, cdiv(HIDDEN, BLOCK)),
     formats(W = weight_formats),
-    targets(cpu),
     class = exact
 )]
 pub fn embedding<W: Packed>(

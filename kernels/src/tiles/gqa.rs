@@ -19,7 +19,6 @@ const KEYS: usize = 32;
 #[kernel(
     grid = (T, KV_HEADS, cdiv(GROUP, GROUP_HEADS)),
     formats(KV = kv_formats),
-    targets(cpu),
     variants(cpu: DH = [128]),
     class = bounded
 )]
@@ -64,8 +63,7 @@ pub fn gqa_decode<KV: Stored>(
 #[kernel(
     grid = (cdiv(T, QUERIES), H),
     formats(KV = kv_formats),
-    targets(cpu),
-    variants(cpu: DH = [128]),
+    variants(cpu: DH = [128]; gpu: DH = [128], WARPS = [8]),
     class = bounded
 )]
 pub fn gqa_prefill<KV: Stored>(

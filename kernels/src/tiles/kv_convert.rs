@@ -9,7 +9,7 @@ const BLOCK: usize = 128;
 
 /// Largest magnitude of the page's first `valid_tokens` tokens in each layer, folded into `amax`;
 /// NaN if there is one.
-#[kernel(grid = (LAYERS), formats(KV = kv_formats), targets(cpu), class = exact)]
+#[kernel(grid = (LAYERS), formats(KV = kv_formats), class = exact)]
 pub fn kv_amax<KV: Stored>(
     page: &In<KV, { [LAYERS, PAGE, ENTRY] }>,
     k_scale: &In<f32, { [LAYERS] }>,
@@ -33,7 +33,6 @@ pub fn kv_amax<KV: Stored>(
 #[kernel(
     grid = (LAYERS, PAGE),
     formats(KV = kv_formats, TO = kv_formats),
-    targets(cpu),
     class = exact
 )]
 pub fn kv_convert<KV: Stored, TO: Stored>(
@@ -59,7 +58,7 @@ pub fn kv_convert<KV: Stored, TO: Stored>(
 
 /// As [`kv_convert`] into the same format: a layer whose scale stays keeps its codes, NaN codes
 /// included.
-#[kernel(grid = (LAYERS, PAGE), formats(KV = kv_formats), targets(cpu), class = exact)]
+#[kernel(grid = (LAYERS, PAGE), formats(KV = kv_formats), class = exact)]
 pub fn kv_rescale<KV: Stored>(
     page: &In<KV, { [LAYERS, PAGE, ENTRY] }>,
     k_scale: &In<f32, { [LAYERS] }>,

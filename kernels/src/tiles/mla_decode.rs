@@ -7,8 +7,6 @@ use tessera_kernel_dsl::prelude::*;
 
 /// Heads of one program.
 const HEADS: usize = 16;
-/// Cached tokens taken at once.
-const KEYS: usize = 32;
 /// Output elements merged at once.
 const BLOCK: usize = 256;
 
@@ -18,12 +16,15 @@ const BLOCK: usize = 256;
 /// The parts depend on the sequence alone, never on the batch, and so do the bits. A part without
 /// tokens gives zeros and `-inf`. With one part the result needs no [`mla_merge`].
 ///
-/// `(DC, DR)` are at least `(RANK, ROPE)`: what a variant has too much reads as zeros.
+/// `(DC, DR)` are at least `(RANK, ROPE)`: what a variant has too much reads as zeros. `KEYS` cached
+/// tokens are taken at once.
 #[kernel(
     grid = (T, cdiv(H, HEADS), PARTS),
     formats(KV = kv_formats),
-    targets(cpu),
-    variants(cpu: (DC, DR) = [(64, 32), (512, 64)]),
+    variants(
+        cpu: (DC, DR) = [(64, 32), (512, 64)], KEYS = [32];
+        gpu: (DC, DR, KEYS, WARPS) = [(64, 32, 32, 4), (512, 64, 64, 8)]
+    ),
     class = bounded
 )]
 pub fn mla_decode<KV: Stored>(
@@ -71,7 +72,7 @@ pub fn mla_decode<KV: Stored>(
 }
 
 /// Attention over all parts from the attention over each, in their order.
-#[kernel(grid = (T, H), targets(cpu), class = bounded)]
+#[kernel(grid = (T, H), class = bounded)]
 pub fn mla_merge(
     parts: &In<f32, { [PARTS, T, H, RANK] }>,
     part_lse: &In<f32, { [PARTS, T, H] }>,

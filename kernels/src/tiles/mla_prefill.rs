@@ -18,7 +18,7 @@ const BLOCK: usize = 128;
 
 /// Row `kv_starts[s] + i` of `entries` becomes the cache entry of token `first_token[s] + i` of
 /// sequence `s`, and `damage` 0; or zeros and NaN where its page id is out of range.
-#[kernel(grid = (KV_ROWS), formats(KV = kv_formats), targets(cpu), class = exact)]
+#[kernel(grid = (KV_ROWS), formats(KV = kv_formats), class = exact)]
 pub fn kv_gather<KV: Stored>(
     cache: &In<KV, { [SLOTS, ENTRY] }>,
     k_scale: &In<f32, { [PAGES] }>,
@@ -53,8 +53,10 @@ pub fn kv_gather<KV: Stored>(
 /// `(DN, DR, DV)` are at least `(NOPE, ROPE, V)`: what a variant has too much reads as zeros.
 #[kernel(
     grid = (cdiv(T, QUERIES), H),
-    targets(cpu),
-    variants(cpu: (DN, DR, DV) = [(32, 32, 32), (128, 64, 128), (192, 64, 256)]),
+    variants(
+        cpu: (DN, DR, DV) = [(32, 32, 32), (128, 64, 128), (192, 64, 256)];
+        gpu: (DN, DR, DV, WARPS) = [(32, 32, 32, 4), (128, 64, 128, 8), (256, 64, 256, 8)]
+    ),
     class = bounded
 )]
 pub fn mla_prefill(

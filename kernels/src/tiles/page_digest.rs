@@ -7,7 +7,7 @@ use tessera_kernel_dsl::prelude::*;
 /// `words` are the codes of the page as little-endian words of eight bytes, so a page takes a
 /// multiple of eight bytes in each layer; bytes past `valid_bytes` do not count. `place` is
 /// `logical_page << 32 | valid_tokens`.
-#[kernel(grid = (LAYERS), targets(cpu), class = exact)]
+#[kernel(grid = (LAYERS), class = exact)]
 pub fn page_digest(
     words: &In<u64, { [LAYERS, WORDS] }>,
     k_scale: &In<f32, { [LAYERS] }>,

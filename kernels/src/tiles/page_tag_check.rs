@@ -9,7 +9,7 @@ const END: i64 = 64;
 
 /// Compares the tag of each page of a sequence with the tag its reader holds. `mismatch` is the
 /// first entry that differs or is no page, -1 if none; the sequence's own slots then become -1.
-#[kernel(grid = (S), targets(cpu), class = exact)]
+#[kernel(grid = (S), class = exact)]
 pub fn page_tag_check(
     tags: &In<u64, { [PAGES] }>,
     block_table: &In<i32, { [S, MAX_PAGES] }>,

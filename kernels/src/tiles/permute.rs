@@ -11,7 +11,7 @@ const BLOCK: usize = 512;
 /// `expert_offsets[e]..expert_offsets[e + 1]`.
 ///
 /// Each program counts for one expert, so no order depends on how programs run.
-#[kernel(grid = (E), targets(cpu), class = exact)]
+#[kernel(grid = (E), class = exact)]
 pub fn permute_order(
     topk_ids: &In<i32, { [C] }>,
     order: &mut Out<i32, { [C] }>,
@@ -44,7 +44,7 @@ pub fn permute_order(
 }
 
 /// `out[i] = x[order[i] / top_k]`.
-#[kernel(grid = (C, cdiv(N, BLOCK)), targets(cpu), class = exact)]
+#[kernel(grid = (C, cdiv(N, BLOCK)), class = exact)]
 pub fn permute_rows(
     x: &In<f32, { [T, N] }>,
     order: &In<i32, { [C] }>,
@@ -58,7 +58,7 @@ pub fn permute_rows(
 }
 
 /// `out[t] = sum_k topk_weights[t, k] * x[row_of[t, k]]`, in the order of `k`.
-#[kernel(grid = (T, cdiv(N, BLOCK)), targets(cpu), class = bounded)]
+#[kernel(grid = (T, cdiv(N, BLOCK)), class = bounded)]
 pub fn combine(
     x: &In<f32, { [C, N] }>,
     row_of: &In<i32, { [T, TOP_K] }>,
@@ -71,7 +71,7 @@ pub fn combine(
 }
 
 /// As [`combine`], added to `shared`.
-#[kernel(grid = (T, cdiv(N, BLOCK)), targets(cpu), class = bounded)]
+#[kernel(grid = (T, cdiv(N, BLOCK)), class = bounded)]
 pub fn combine_shared(
     x: &In<f32, { [C, N] }>,
     row_of: &In<i32, { [T, TOP_K] }>,

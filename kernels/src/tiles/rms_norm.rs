@@ -6,7 +6,7 @@ use tessera_kernel_dsl::prelude::*;
 const BLOCK: usize = 128;
 
 /// `out = x / sqrt(mean(x^2) + eps) * weight`.
-#[kernel(grid = (T), targets(cpu), class = bounded)]
+#[kernel(grid = (T), class = bounded)]
 pub fn rms_norm(
     x: &In<f32, { [T, N] }>,
     weight: &In<f32, { [N] }>,
@@ -27,7 +27,7 @@ pub fn rms_norm(
 }
 
 /// `residual += x`, then `out = residual / sqrt(mean(residual^2) + eps) * weight`.
-#[kernel(grid = (T), targets(cpu), class = bounded)]
+#[kernel(grid = (T), class = bounded)]
 pub fn add_rms_norm(
     x: &In<f32, { [T, N] }>,
     residual: &mut InOut<f32, { [T, N] }>,

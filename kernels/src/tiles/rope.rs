@@ -14,7 +14,7 @@ const BLOCK: usize = 128;
 ///
 /// A pair is the elements `i * pair_stride` and `i * pair_stride + pair_gap`: `(2, 1)` where pairs
 /// are neighbours, `(1, HALF)` where they are halves. `x` views only what rotates.
-#[kernel(grid = (T, cdiv(H, HEADS)), targets(cpu), class = bounded)]
+#[kernel(grid = (T, cdiv(H, HEADS)), class = bounded)]
 pub fn rope(
     x: &mut InOut<f32, { [T, H, HALF + HALF] }>,
     positions: &In<i32, { [T] }>,
@@ -37,7 +37,7 @@ pub fn rope(
 
 /// Writes `latent | rotated k_pe` of each token to its slot: `stored = encode(real / k_scale)`
 /// with the scale of the slot's page; slot -1 writes nothing. Clamped elements are counted.
-#[kernel(grid = (T), formats(KV = kv_formats), targets(cpu), class = bounded)]
+#[kernel(grid = (T), formats(KV = kv_formats), class = bounded)]
 pub fn kv_write<KV: Stored>(
     latent: &In<f32, { [T, RANK] }>,
     k_pe: &In<f32, { [T, HALF + HALF] }>,

@@ -12,7 +12,7 @@ const CHOICES: usize = 32;
 /// Picks `top_k` experts a token; see [`crate::ops::router::Router`] for the rule.
 ///
 /// Choice orders numbers, then `-inf`, then NaN; of equals the lowest index is first.
-#[kernel(grid = (T), targets(cpu), class = bounded)]
+#[kernel(grid = (T), class = bounded)]
 pub fn router(
     logits: &In<f32, { [T, E] }>,
     bias: &In<f32, { [E] }>,

@@ -10,7 +10,7 @@ const BLOCK: usize = 512;
 
 /// `argmax` is the likeliest token, the lowest of equals, or -1 where the row holds a NaN or a
 /// +inf, or no finite value; `log_sum` is the natural log of the sum of exponentials.
-#[kernel(grid = (R), targets(cpu), class = bounded)]
+#[kernel(grid = (R), class = bounded)]
 pub fn logit_stats(
     logits: &In<f32, { [R, VOCAB] }>,
     argmax: &mut Out<i32, { [R] }>,
@@ -45,7 +45,7 @@ pub fn logit_stats(
 
 /// The `counts[r]` likeliest tokens and their log probabilities, likeliest first, lower ids first
 /// among equals; -1 and `-inf` past them. Rows hold no NaN (see [`logit_stats`]).
-#[kernel(grid = (R), targets(cpu), class = bounded)]
+#[kernel(grid = (R), class = bounded)]
 pub fn top_logprobs(
     logits: &In<f32, { [R, VOCAB] }>,
     log_sum: &In<f32, { [R] }>,

@@ -6,7 +6,7 @@ use tessera_kernel_dsl::prelude::*;
 const BLOCK: usize = 512;
 
 /// `out = silu(gate) * up`.
-#[kernel(grid = (R, cdiv(N, BLOCK)), targets(cpu), class = bounded)]
+#[kernel(grid = (R, cdiv(N, BLOCK)), class = bounded)]
 pub fn swiglu(
     gate: &In<f32, { [R, N] }>,
     up: &In<f32, { [R, N] }>,

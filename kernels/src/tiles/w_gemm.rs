@@ -3,33 +3,43 @@
 use crate::formats::weight_formats;
 use tessera_kernel_dsl::prelude::*;
 
-/// Weight rows of one program: two panels of the CPU's layout.
-const ROWS: usize = 32;
 /// Columns of one step along `k`: a multiple of every format's scale group.
 const STEP: usize = 128;
-/// Rows of `x` taken at once, and the number of rows that are better left to the next size. Weights
-/// are read once a chunk; rows that are not there cost nothing.
-const CHUNKS: [(usize, usize); 2] = [(64, 8), (8, 0)];
+/// Rows of `x` taken at once where there are fewer than a chunk.
+const FEW: usize = 8;
 
 /// Rows of `x` of one program: few enough to stay in a near cache while all weights pass by.
 const BLOCK: usize = 64;
 
 /// `y = x * w^T`.
-#[kernel(grid = (cdiv(N, ROWS), cdiv(M, BLOCK)), formats(W = weight_formats), targets(cpu), class = bounded)]
+///
+/// `ROWS` weight rows are a program's: on the CPU two panels of its layout. They meet `CHUNK` rows
+/// of `x` at once: weights are read once a chunk.
+#[kernel(
+    grid = (cdiv(N, ROWS), cdiv(M, BLOCK)),
+    formats(W = weight_formats),
+    variants(cpu: ROWS = [32], CHUNK = [64]; gpu: ROWS = [64], CHUNK = [32], WARPS = [4]),
+    class = bounded
+)]
 pub fn w_gemm<W: Packed>(
     x: &In<f32, { [M, K] }>,
     w: &In<W, { [N, K] }>,
     y: &mut Out<f32, { [M, N] }>,
 ) {
     let first = program_id(0) * ROWS;
-    let rows = Rows { w, expert: None, first, k_end: K };
+    let rows = Rows { w, expert: None, first, count: ROWS, k_end: K };
     let start = program_id(1) * BLOCK;
-    multiply(rows, (x, y), start, min(start + BLOCK, M));
+    multiply(rows, (x, y), (start, min(start + BLOCK, M)), CHUNK);
 }
 
 /// Rows `expert_offsets[e]..expert_offsets[e + 1]` of `x` times the weight of expert `e`; experts
 /// without rows cost nothing.
-#[kernel(grid = (cdiv(N, ROWS), E), formats(W = weight_formats), targets(cpu), class = bounded)]
+#[kernel(
+    grid = (cdiv(N, ROWS), E),
+    formats(W = weight_formats),
+    variants(cpu: ROWS = [32], CHUNK = [64]; gpu: ROWS = [64], CHUNK = [32], WARPS = [4]),
+    class = bounded
+)]
 pub fn w_gemm_grouped<W: Packed>(
     x: &In<f32, { [M, K] }>,
     w: &In<W, { [E, N, K] }>,
@@ -46,8 +56,8 @@ pub fn w_gemm_grouped<W: Packed>(
         rising & from_zero & to_all,
         "`expert_offsets` rise from 0 to the number of rows of `x`",
     );
-    let rows = Rows { w, expert: Some(expert), first, k_end: K };
-    multiply(rows, (x, y), start, end);
+    let rows = Rows { w, expert: Some(expert), first, count: ROWS, k_end: K };
+    multiply(rows, (x, y), (start, end), CHUNK);
 }
 
 /// The weight rows of one program.
@@ -56,6 +66,7 @@ struct Rows<W> {
     w: In<W>,
     expert: Option<Tile<i64>>,
     first: Tile<i64>,
+    count: usize,
     k_end: Tile<i64>,
 }
 
@@ -63,20 +74,26 @@ impl<W: Packed> Rows<W> {
     #[track_caller]
     fn tile(self, k: Tile<i64>) -> Tile<W> {
         match self.expert {
-            None => self.w.tile([self.first, k], [ROWS, STEP]),
-            Some(expert) => self.w.tile([expert, self.first, k], [ROWS, STEP]),
+            None => self.w.tile([self.first, k], [self.count, STEP]),
+            Some(expert) => self.w.tile([expert, self.first, k], [self.count, STEP]),
         }
     }
 }
 
-/// Multiplies the rows `start..end` of `x`, in chunks of which the last is ragged.
+/// Multiplies the rows `start..end` of `x`, in chunks of which the last is ragged: what is left of
+/// less than [`FEW`] rows is left to the smaller size; rows that are not there cost nothing.
 #[tile_fn]
-fn multiply<W: Packed>(w: Rows<W>, (x, y): (In<f32>, Out<f32>), start: Tile<i64>, end: Tile<i64>) {
+fn multiply<W: Packed>(
+    w: Rows<W>,
+    (x, y): (In<f32>, Out<f32>),
+    (start, end): (Tile<i64>, Tile<i64>),
+    chunk: usize,
+) {
     let (x, y) = (x.until(end), y.until(end));
     let mut next = start;
-    for (rows, left) in CHUNKS {
+    for (rows, left) in [(chunk, FEW), (FEW, 0)] {
         for m in range(next, end - left, rows) {
-            let mut acc = zeros::<f32, 2>([rows, ROWS]);
+            let mut acc = zeros::<f32, 2>([rows, w.count]);
             for k in range(0, w.k_end, STEP) {
                 let x = x.tile([m, k], [rows, STEP]).quantize::<W::Activation>();
                 acc = dot_scaled(x, w.tile(k), acc);

@@ -85,8 +85,7 @@ fn argument(
                 weight.parts.iter().flat_map(|m| m.tensor_scale.to_le_bytes()).collect();
             let tensor_scales = upload(machine, &tensor)?;
             let format = format.name;
-            let packed =
-                PackedArg { format, codes, scales, zero_points, tensor_scales, dims };
+            let packed = PackedArg { format, codes, scales, zero_points, tensor_scales, dims };
             (PlanArg::Packed(packed), codes)
         }
         (ParamKind::View { elem, .. }, Arg::Array(Array { data, dims, strides })) => {

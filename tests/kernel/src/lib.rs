@@ -12,4 +12,5 @@ pub mod explain;
 pub mod gpu;
 pub mod matrix;
 pub mod source;
+pub mod terminal;
 pub mod trace;

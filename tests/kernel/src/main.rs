@@ -2,20 +2,16 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
-use std::fs::File;
-use std::io::{ErrorKind, Write};
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use tessera_kernel_tool::cases::{Case, load};
 use tessera_kernel_tool::choose::{Wanted, describe_one, entry, fitting, list, variants};
 use tessera_kernel_tool::explain::explain;
 use tessera_kernel_tool::source::Sources;
+use tessera_kernel_tool::terminal::{WIDTH, show, terminal_width};
 use tessera_kernel_tool::trace::{Request, trace, what};
 use tessera_kernels::tiles::entries;
 use tessera_tile_ir::Kernel;
-
-/// Width where there is no terminal to ask.
-const WIDTH: usize = 160;
 
 /// Shows kernels of the tile language: without a name, which there are.
 #[derive(Debug, Parser)]
@@ -94,14 +90,6 @@ fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Writes to standard output. A reader that has seen enough, such as `head`, is no error.
-fn show(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
-}
-
 /// The first variant with a case that fits it.
 fn choose_case<'a>(
     kernels: &'a [Kernel],
@@ -136,11 +124,4 @@ fn program(text: &str) -> Result<Program> {
         index.with_context(|| format!("`{part}` is no index: give up to three, such as 1,0,2"))
     };
     text.split(',').map(index).collect::<Result<_>>().map(Program)
-}
-
-/// Columns of the terminal, if there is one.
-fn terminal_width() -> Option<usize> {
-    let terminal = File::open("/dev/tty").ok()?;
-    let output = Command::new("stty").arg("size").stdin(terminal).output().ok()?;
-    String::from_utf8(output.stdout).ok()?.split_whitespace().nth(1)?.parse().ok()
 }

@@ -4,7 +4,7 @@
 //! A stream of a capture has *tips*: the nodes that its next node comes after. Waiting for an event
 //! that was recorded in a capture brings a stream into that capture, or joins its tips.
 
-use crate::code::{Code, Outcome, ensure};
+use crate::code::{Code, Outcome, ensure, log};
 use crate::driver::Driver;
 use crate::event::State;
 use crate::graph::Graph;
@@ -112,7 +112,7 @@ impl Captures {
         Ok(graph)
     }
 
-    fn invalidate(&mut self, id: u64) {
+    pub(crate) fn invalidate(&mut self, id: u64) {
         if let Some(capture) = self.active.get_mut(&id) {
             capture.invalid = true;
         }
@@ -309,11 +309,12 @@ impl Driver {
         lock(&self.captures).refuse_unsafe()
     }
 
-    /// Refuses, in a captured stream, what cannot be part of a graph here.
-    pub(crate) fn refuse_captured(&self, stream: &Stream) -> Outcome {
+    /// Refuses, in a captured stream, memory that comes and goes with a graph's launches.
+    pub(crate) fn refuse_memory_node(&self, stream: &Stream) -> Outcome {
         let mut captures = lock(&self.captures);
         if let Some((id, _)) = captures.tips(stream)? {
             captures.invalidate(id);
+            log("memory nodes of graphs are not supported: allocate before the capture");
             return Err(Code::ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }
         Ok(())

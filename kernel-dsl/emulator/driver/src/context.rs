@@ -6,7 +6,7 @@ use crate::handles::lock;
 use crate::stream::{Order, Stream};
 use crate::work::Core;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::ThreadId;
 
@@ -17,8 +17,6 @@ pub(crate) struct Context {
     pub(crate) flags: Mutex<u32>,
     pub(crate) cache_config: Mutex<u32>,
     pub(crate) limits: Mutex<BTreeMap<u32, usize>>,
-    /// Contexts whose memory kernels of this one may use.
-    pub(crate) peers: Mutex<BTreeSet<u64>>,
     legacy: OnceLock<Arc<Stream>>,
     per_thread: Mutex<HashMap<ThreadId, Arc<Stream>>>,
 }
@@ -68,7 +66,6 @@ impl Driver {
             flags: Mutex::new(flags),
             cache_config: Mutex::new(0),
             limits: Mutex::default(),
-            peers: Mutex::default(),
             legacy: OnceLock::new(),
             per_thread: Mutex::default(),
         };
@@ -144,11 +141,11 @@ impl Driver {
         context.map_or(Ok(()), |handle| self.destroy_context(handle))
     }
 
-    /// Destroys the primary context though it is retained; the retains count on.
+    /// Destroys the primary context though it is retained; the retains count on. Who retains it the
+    /// next time gets a new one, without the old one's error.
     pub(crate) fn reset_primary(&self, ordinal: i32) -> Outcome {
         let mut primary = lock(self.primary(ordinal)?);
         let context = primary.context.take();
-        primary.retained = 0;
         drop(primary);
         context.map_or(Ok(()), |handle| self.destroy_context(handle))
     }

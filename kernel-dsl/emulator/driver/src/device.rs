@@ -26,6 +26,8 @@ pub(crate) type Profile = Arc<Mutex<File>>;
 
 /// The CUDA version that the driver answers with.
 pub(crate) const DRIVER_VERSION: i32 = 13000;
+/// The last attribute that this version of the interface names.
+const LAST_ATTRIBUTE: i32 = 156;
 pub(crate) const WARP_SIZE: u32 = 32;
 pub(crate) const MAX_THREADS_PER_CTA: u32 = 1024;
 pub(crate) const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
@@ -137,7 +139,7 @@ impl Device {
             115 => 1, // memory pools
             126 => 1, // memory synchronization domains
             127 => 1, // tensor maps
-            1..=155 => 0,
+            _ if (1..=LAST_ATTRIBUTE).contains(&number) => 0,
             _ => return Err(Code::ERROR_INVALID_VALUE),
         })
     }

@@ -49,14 +49,6 @@ impl Event {
         }
     }
 
-    /// The same for the host, which a captured event cannot tell anything.
-    fn host_ticket(&self) -> Outcome<Option<Ticket>> {
-        match self.state() {
-            State::Captured(..) => Err(Code::ERROR_CAPTURED_EVENT),
-            _ => Ok(self.ticket()),
-        }
-    }
-
     fn time_ns(&self) -> Outcome<u64> {
         ensure(self.flags & DISABLE_TIMING == 0, Code::ERROR_INVALID_HANDLE)?;
         match self.state() {
@@ -125,8 +117,17 @@ impl Driver {
         Ok(())
     }
 
+    /// What the host has to wait for; asking a captured event ruins its capture.
+    fn host_ticket(&self, event: &Event) -> Outcome<Option<Ticket>> {
+        if let State::Captured(capture, _) = event.state() {
+            lock(&self.captures).invalidate(capture);
+            return Err(Code::ERROR_CAPTURED_EVENT);
+        }
+        Ok(event.ticket())
+    }
+
     pub(crate) fn query_event(&self, event: &Event) -> Outcome {
-        let ticket = event.host_ticket()?;
+        let ticket = self.host_ticket(event)?;
         self.refuse_unsafe()?;
         let done = ticket.is_none_or(|ticket| ticket.is_done());
         event.core.check()?;
@@ -134,7 +135,7 @@ impl Driver {
     }
 
     pub(crate) fn synchronize_event(&self, event: &Event) -> Outcome {
-        let ticket = event.host_ticket()?;
+        let ticket = self.host_ticket(event)?;
         self.refuse_unsafe()?;
         if let Some(ticket) = ticket {
             ticket.wait();

@@ -31,10 +31,17 @@ pub(crate) struct Entry {
 }
 
 /// What a launch counted.
-pub(crate) struct Done {
-    pub(crate) instructions: u64,
+pub(crate) struct Done(Profile);
+
+impl Done {
+    pub(crate) fn instructions(&self) -> u64 {
+        self.0.total.warp_instructions
+    }
+
     /// The whole profile as members of a JSON object.
-    pub(crate) json: String,
+    pub(crate) fn json(&self) -> String {
+        json_of(&self.0)
+    }
 }
 
 /// A launch that failed: the code that hardware would give, and the emulator's report.
@@ -49,6 +56,14 @@ pub(crate) struct Shape {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
     pub(crate) shared_bytes: u32,
+}
+
+/// What is to be launched, and with which parameters.
+pub(crate) struct Call<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) entry: &'a str,
+    pub(crate) shape: Shape,
+    pub(crate) params: &'a [u8],
 }
 
 /// The machine. Its users take turns.
@@ -104,6 +119,12 @@ impl Gpu {
         written.map_err(|_| Code::ERROR_ILLEGAL_ADDRESS)
     }
 
+    /// Sets every byte of a range.
+    pub(crate) fn fill(&self, pointer: u64, byte: u8, bytes: u64) -> Outcome {
+        let filled = lock(&self.machine).fill(pointer, byte, bytes);
+        filled.map_err(|_| Code::ERROR_ILLEGAL_ADDRESS)
+    }
+
     pub(crate) fn read(&self, pointer: u64, bytes: &mut [u8]) -> Outcome {
         let read = lock(&self.machine).read(pointer, bytes);
         read.map_err(|_| Code::ERROR_ILLEGAL_ADDRESS)
@@ -114,20 +135,19 @@ impl Gpu {
         copied.map_err(|_| Code::ERROR_ILLEGAL_ADDRESS)
     }
 
+    /// Launches, if `alive` still holds when the machine is free: what failed meanwhile may have been
+    /// in the same context.
     pub(crate) fn launch(
         &self,
-        program: &Program,
-        entry: &str,
-        shape: &Shape,
-        params: &[u8],
+        call: &Call<'_>,
+        alive: impl FnOnce() -> Outcome,
     ) -> Result<Done, Failure> {
-        let Shape { grid, block, shared_bytes } = *shape;
-        let launch = Launch { grid, block, shared_bytes, params };
-        match lock(&self.machine).launch(&program.module, entry, &launch) {
-            Ok(profile) => {
-                let instructions = profile.total.warp_instructions;
-                Ok(Done { instructions, json: json_of(&profile) })
-            }
+        let Shape { grid, block, shared_bytes } = call.shape;
+        let launch = Launch { grid, block, shared_bytes, params: call.params };
+        let mut machine = lock(&self.machine);
+        alive().map_err(|code| Failure { code, report: String::new() })?;
+        match machine.launch(&call.program.module, call.entry, &launch) {
+            Ok(profile) => Ok(Done(profile)),
             Err(fault) => Err(Failure { code: code_of(&fault), report: fault.to_string() }),
         }
     }

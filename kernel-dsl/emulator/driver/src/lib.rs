@@ -3,7 +3,8 @@
 //! The library exports the functions of `libcuda.so.1` that `cudarc` and Tessera's runtime call,
 //! with CUDA's signatures and codes, and runs kernels on the emulator. A program meets it by
 //! `LD_LIBRARY_PATH` alone: a folder that holds this library under the names `libcuda.so` and
-//! `libcuda.so.1`. It is for tests; nothing links to it and no release holds it.
+//! `libcuda.so.1`, which [`install()`] makes for a test that has this crate as a dev-dependency. No
+//! release holds it.
 //!
 //! What it does that a quick imitation would not, as real code goes wrong there:
 //!
@@ -56,6 +57,7 @@ mod ffi;
 mod gpu;
 mod graph;
 mod handles;
+mod install;
 mod lane;
 mod memory;
 mod module;
@@ -66,3 +68,5 @@ mod settings;
 mod stream;
 mod tensor_map;
 mod work;
+
+pub use install::install;

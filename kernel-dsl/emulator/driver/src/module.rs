@@ -9,6 +9,7 @@ use crate::driver::Driver;
 use crate::gpu::{Entry, Program, Shape};
 use crate::handles::lock;
 use crate::settings::Arch;
+use crate::work::Core;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,13 +26,13 @@ pub(crate) struct Module {
 /// An entry of a module, in the module's context.
 pub(crate) struct Function {
     pub(crate) id: u64,
-    pub(crate) context: u64,
+    /// Its context: where it runs, whatever stream a graph of it is launched into.
+    pub(crate) core: Arc<Core>,
     pub(crate) module: u64,
     pub(crate) program: Arc<Program>,
     pub(crate) entry: Entry,
     /// The entry's name as a C string, for those who ask.
     pub(crate) c_name: std::ffi::CString,
-    arch: Arch,
     max_dynamic_shared: AtomicU32,
     carveout: AtomicI32,
 }
@@ -128,12 +129,11 @@ impl Driver {
         let usual = SHARED_DEFAULT.saturating_sub(entry.shared_bytes);
         let (handle, _) = self.functions.insert(|id| Function {
             id,
-            context: module.context,
+            core: context.core.clone(),
             module: module.id,
             program: module.program.clone(),
             entry,
             c_name,
-            arch: context.core.device.arch,
             max_dynamic_shared: AtomicU32::new(usual),
             carveout: AtomicI32::new(-1),
         });
@@ -160,7 +160,7 @@ impl Function {
 
     /// An attribute by its number in `CUfunction_attribute`.
     pub(crate) fn attribute(&self, number: i32) -> Outcome<i32> {
-        let version = match self.arch {
+        let version = match self.core.device.arch {
             Arch::Sm90 => 90,
             Arch::Sm100 => 100,
         };

@@ -4,7 +4,7 @@
 use crate::code::{Code, Outcome, ensure};
 use crate::driver::Driver;
 use crate::handles::lock;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,6 +13,8 @@ pub(crate) struct Pool {
     pub(crate) id: u64,
     pub(crate) device: i32,
     high: AtomicU64,
+    /// Other devices whose kernels may use the pool's memory.
+    granted: Mutex<BTreeSet<i32>>,
     /// Attributes that are only kept, by number.
     kept: Mutex<BTreeMap<u32, u64>>,
 }
@@ -21,7 +23,13 @@ impl Pool {
     pub(crate) fn new(id: u64, device: i32) -> Self {
         // The three ways of reuse are on at first, as CUDA has it.
         let kept = BTreeMap::from([(1, 1), (2, 1), (3, 1), (4, 0)]);
-        Self { id, device, high: AtomicU64::new(0), kept: Mutex::new(kept) }
+        Self {
+            id,
+            device,
+            high: AtomicU64::new(0),
+            granted: Mutex::default(),
+            kept: Mutex::new(kept),
+        }
     }
 
     /// Remembers how much was used at most.
@@ -56,6 +64,18 @@ impl Pool {
             }
             _ => Err(Code::ERROR_INVALID_VALUE),
         }
+    }
+
+    /// Gives another device access to the pool's memory, or takes it back.
+    pub(crate) fn grant(&self, device: i32, access: bool) {
+        match access {
+            true => lock(&self.granted).insert(device),
+            false => lock(&self.granted).remove(&device),
+        };
+    }
+
+    pub(crate) fn grants(&self, device: i32) -> bool {
+        device == self.device || lock(&self.granted).contains(&device)
     }
 
     /// Whether an attribute is an `int`; the others have 64 bits.

@@ -82,9 +82,10 @@ impl Tiled {
         let packed = self.data_type >= FIRST_PACKED;
         let wide = self.data_type >= FIRST_WIDE;
         let aligned = if self.interleave == 2 || wide { 32 } else { 16 };
-        all(self.address != 0 && self.address % aligned == 0)?;
+        all(self.address != 0 && self.address.is_multiple_of(aligned))?;
         all(self.dims.iter().all(|dim| (1..=1 << 32).contains(dim)))?;
-        all(!packed || self.dims[0] % if wide { 128 } else { 2 } == 0)?;
+        let step = if wide { 128 } else { 2 };
+        all(!packed || self.dims[0].is_multiple_of(step))?;
         // Only floating types have not-a-numbers to fill with.
         let floating = matches!(self.data_type, 6..=12);
         all(self.oob_fill == 0 || floating)?;

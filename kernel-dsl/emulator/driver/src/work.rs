@@ -3,17 +3,19 @@
 
 use crate::code::{Code, Outcome, log};
 use crate::device::Device;
+use crate::driver::driver;
 use crate::event::Event;
 use crate::ffi::host::{HostFn, HostSpan};
-use crate::gpu::Shape;
+use crate::gpu::{Call, Failure, Shape};
 use crate::handles::lock;
 use crate::module::Function;
 use crate::plan::{Plan, Run};
 use crate::settings::Planned;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// The part of a context that its queues know: its device and whether it still works.
 pub(crate) struct Core {
@@ -21,6 +23,8 @@ pub(crate) struct Core {
     pub(crate) device: Arc<Device>,
     /// The code that every call returns from now on; 0 while all is well.
     error: AtomicU32,
+    /// Contexts whose memory kernels of this one may use, and their devices.
+    pub(crate) peers: Mutex<BTreeMap<u64, i32>>,
 }
 
 /// A launch with everything it needs.
@@ -52,7 +56,7 @@ pub(crate) enum Place {
     Device(u64),
     Host(HostSpan),
     /// Bytes of pageable memory, taken when the copy was asked for.
-    Staged(Arc<[u8]>),
+    Staged(Arc<Vec<u8>>),
 }
 
 /// A copy of `rows` rows of `width` bytes, whose beginnings are a pitch apart.
@@ -114,7 +118,7 @@ const BYTES_PER_NS: u64 = 50;
 
 impl Core {
     pub(crate) fn new(id: u64, device: Arc<Device>) -> Arc<Self> {
-        Arc::new(Self { id, device, error: AtomicU32::new(0) })
+        Arc::new(Self { id, device, error: AtomicU32::new(0), peers: Mutex::default() })
     }
 
     /// An error if a kernel or the device failed before: the context does nothing any more.
@@ -172,7 +176,12 @@ impl Core {
 
     pub(crate) fn step(&self, step: &Step) -> Outcome<u64> {
         match step {
-            Step::Kernel(kernel) => self.launch(kernel),
+            Step::Kernel(kernel) => {
+                // A graph may hold kernels of other contexts than that of its launch.
+                let own = &kernel.function.core;
+                own.check()?;
+                own.launch(kernel).inspect_err(|code| own.poison(*code))
+            }
             Step::Copy(copy) => self.copy(copy),
             Step::Fill(fill) => self.fill(fill),
             Step::Host(function) => {
@@ -197,30 +206,60 @@ impl Core {
     fn launch(&self, kernel: &Kernel) -> Outcome<u64> {
         let (device, function) = (&self.device, &kernel.function);
         let entry = &function.entry.name;
-        let program = &function.program;
         let number = device.next_launch();
-        match device.gpu.launch(program, entry, &kernel.shape, &kernel.params) {
+        let call =
+            Call { program: &function.program, entry, shape: kernel.shape, params: &kernel.params };
+        let done = match self.foreign(&kernel.params) {
+            Some(report) => Err(Failure { code: Code::ERROR_ILLEGAL_ADDRESS, report }),
+            None => device.gpu.launch(&call, || self.check()),
+        };
+        match done {
             Ok(counts) => {
                 if let Some(profile) = &device.profile {
                     let Shape { grid, block, shared_bytes } = kernel.shape;
                     let line = format!(
                         "{{\"device\":{},\"launch\":{number},\"entry\":\"{entry}\",\"grid\":{grid:?},\
                          \"block\":{block:?},\"shared_bytes\":{shared_bytes},{}}}\n",
-                        device.ordinal, counts.json
+                        device.ordinal,
+                        counts.json()
                     );
                     if let Err(error) = lock(profile).write_all(line.as_bytes()) {
                         log(format_args!("the profile cannot be written: {error}"));
                     }
                 }
                 let sms = u64::try_from(device.sm_count()).unwrap_or(1);
-                Ok(OVERHEAD_NS + counts.instructions / sms)
+                Ok(OVERHEAD_NS + counts.instructions() / sms)
             }
+            // Another launch of this context failed first, and has said so.
+            Err(failure) if failure.report.is_empty() => Err(failure.code),
             Err(failure) => {
                 let code = failure.code.row().map_or("", |row| row.1.trim_end_matches('\0'));
                 log(format_args!("{entry} failed with {code}\n{}", failure.report));
                 Err(failure.code)
             }
         }
+    }
+
+    /// Says which parameter points to memory of another device that this context has no access to.
+    /// All devices' memory lies in one machine, so that the emulator would let the kernel have it.
+    fn foreign(&self, params: &[u8]) -> Option<String> {
+        let driver = driver().ok()?;
+        params.chunks_exact(8).enumerate().find_map(|(index, word)| {
+            let pointer = u64::from_le_bytes(word.try_into().ok()?);
+            let (owner, _, allocation) = driver.owner(pointer)?;
+            let own = owner.ordinal == self.device.ordinal;
+            let enabled = lock(&self.peers).values().any(|peer| *peer == owner.ordinal);
+            let pool = allocation.pool.and_then(|pool| driver.pools.find(pool).ok());
+            let granted = pool.is_some_and(|pool| pool.grants(self.device.ordinal));
+            let message = format!(
+                "the parameter at byte {} is {pointer:#x}, memory of device {}, to which device {} \
+                 was given no access (cuCtxEnablePeerAccess, cuMemPoolSetAccess)",
+                index * 8,
+                owner.ordinal,
+                self.device.ordinal
+            );
+            (!own && !enabled && !granted).then_some(message)
+        })
     }
 
     fn copy(&self, copy: &Copy) -> Outcome<u64> {
@@ -231,13 +270,23 @@ impl Core {
                 (Place::Device(dst), Place::Device(src)) => {
                     gpu.copy(dst + to, src + from, copy.width)?;
                 }
-                (Place::Device(dst), src) => gpu.write(dst + to, &src.bytes(from, copy.width)?)?,
+                (Place::Device(dst), Place::Staged(bytes)) => {
+                    gpu.write(dst + to, part(bytes, from, copy.width)?)?;
+                }
+                (Place::Device(dst), Place::Host(src)) => {
+                    gpu.write(dst + to, &src.read(from, copy.width)?)?;
+                }
                 (Place::Host(dst), Place::Device(src)) => {
                     let mut bytes = vec![0; size(copy.width)?];
                     gpu.read(src + from, &mut bytes)?;
                     dst.write(to, &bytes)?;
                 }
-                (Place::Host(dst), src) => dst.write(to, &src.bytes(from, copy.width)?)?,
+                (Place::Host(dst), Place::Staged(bytes)) => {
+                    dst.write(to, part(bytes, from, copy.width)?)?;
+                }
+                (Place::Host(dst), Place::Host(src)) => {
+                    dst.write(to, &src.read(from, copy.width)?)?;
+                }
                 (Place::Staged(_), _) => return Err(Code::ERROR_INVALID_VALUE),
             }
         }
@@ -246,11 +295,19 @@ impl Core {
 
     fn fill(&self, fill: &Fill) -> Outcome<u64> {
         let element = &fill.value.to_le_bytes()[..fill.element as usize];
-        let row = element.repeat(size(fill.width)?);
+        let width = fill.width * u64::from(fill.element);
+        let row = match element {
+            [first, rest @ ..] if rest.iter().all(|byte| byte == first) => None,
+            _ => Some(element.repeat(size(fill.width)?)),
+        };
         for index in 0..fill.rows {
-            self.device.gpu.write(fill.dst + index * fill.pitch, &row)?;
+            let start = fill.dst + index * fill.pitch;
+            match &row {
+                Some(row) => self.device.gpu.write(start, row)?,
+                None => self.device.gpu.fill(start, element[0], width)?,
+            }
         }
-        Ok(OVERHEAD_NS + row.len() as u64 * fill.rows / BYTES_PER_NS)
+        Ok(OVERHEAD_NS + width * fill.rows / BYTES_PER_NS)
     }
 }
 
@@ -263,17 +320,8 @@ fn size(bytes: u64) -> Outcome<usize> {
     usize::try_from(bytes).map_err(|_| Code::ERROR_INVALID_VALUE)
 }
 
-impl Place {
-    /// Bytes of host memory.
-    fn bytes(&self, offset: u64, len: u64) -> Outcome<Vec<u8>> {
-        match self {
-            Self::Host(span) => span.read(offset, len),
-            Self::Staged(bytes) => {
-                let (start, len) = (size(offset)?, size(len)?);
-                let bytes = bytes.get(start..).and_then(|rest| rest.get(..len));
-                bytes.map(<[u8]>::to_vec).ok_or(Code::ERROR_INVALID_VALUE)
-            }
-            Self::Device(_) => Err(Code::ERROR_INVALID_VALUE),
-        }
-    }
+/// A part of staged bytes.
+fn part(bytes: &[u8], offset: u64, len: u64) -> Outcome<&[u8]> {
+    let (start, len) = (size(offset)?, size(len)?);
+    bytes.get(start..).and_then(|rest| rest.get(..len)).ok_or(Code::ERROR_INVALID_VALUE)
 }

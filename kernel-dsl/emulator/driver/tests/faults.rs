@@ -5,16 +5,9 @@
 mod stand_in;
 
 use cudarc::driver::sys::{self, CUresult};
-use stand_in::{Affine, context, cu, function, module, numbers, ok, stand_in};
+use stand_in::{Affine, context, cu, download, function, module, numbers, ok, stand_in, upload};
 use std::ffi::c_void;
 use std::ptr::null_mut;
-
-fn upload(data: &[u32]) -> u64 {
-    let mut pointer = 0;
-    ok(cu!(cuMemAlloc_v2(&mut pointer, data.len() * 4)));
-    ok(cu!(cuMemcpyHtoD_v2(pointer, data.as_ptr().cast(), data.len() * 4)));
-    pointer
-}
 
 fn launch(name: &str, mut x: u64) -> CUresult {
     let mut params: [*mut c_void; 1] = [(&raw mut x).cast()];
@@ -78,6 +71,27 @@ fn a_trap_is_a_failed_launch() {
         ok(cu!(cuLaunchKernel(stop, 1, 1, 1, 1, 1, 1, 0, none, null_mut(), null_mut())));
         assert_eq!(cu!(cuCtxSynchronize()), CUresult::CUDA_ERROR_LAUNCH_FAILED);
         all_calls_return(CUresult::CUDA_ERROR_LAUNCH_FAILED, x);
+    });
+}
+
+#[test]
+fn a_reset_device_has_a_new_context() {
+    stand_in("a_reset_device_has_a_new_context", &[], || {
+        let old = context(0);
+        let x = upload(&numbers(0, 32));
+        ok(launch("wild", x));
+        assert_eq!(cu!(cuCtxSynchronize()), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        ok(cu!(cuDevicePrimaryCtxReset_v2(0)));
+        let gone = cu!(cuCtxSynchronize());
+        assert_eq!(gone, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        let new = context(0);
+        assert_ne!(new.cu_ctx(), old.cu_ctx());
+        let (free, total) = new.mem_get_info().unwrap();
+        assert_eq!(free, total);
+        let y = upload(&numbers(0, 32));
+        let function = function(module(), "affine");
+        ok(Affine { function, x: y, n: 32, a: 1, b: 1 }.launch(null_mut()));
+        assert_eq!(download(y, 32), numbers(1, 32));
     });
 }
 
@@ -161,6 +175,29 @@ fn an_address_of_another_space_is_told_from_none_at_all() {
         ok(launch("astray", 0));
         assert_eq!(cu!(cuCtxSynchronize()), CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE);
     });
+}
+
+#[test]
+fn memory_of_a_peer_is_out_of_reach_until_access_is_enabled() {
+    let name = "memory_of_a_peer_is_out_of_reach_until_access_is_enabled";
+    let said = stand_in(name, &[("DEVICES", "3")], || {
+        let owner = context(2);
+        let x = upload(&numbers(1, 32));
+        let run = || {
+            let function = function(module(), "affine");
+            ok(Affine { function, x, n: 32, a: 2, b: 0 }.launch(null_mut()));
+            cu!(cuCtxSynchronize())
+        };
+        let _with = context(0);
+        ok(cu!(cuCtxEnablePeerAccess(owner.cu_ctx(), 0)));
+        ok(run());
+        assert_eq!(download(x, 32), (1..33).map(|v| v * 2).collect::<Vec<_>>());
+        let _without = context(1);
+        assert_eq!(run(), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+    });
+    if let Some(said) = said {
+        assert!(said.contains("memory of device 2"), "{said}");
+    }
 }
 
 #[test]

@@ -5,34 +5,14 @@
 mod stand_in;
 
 use cudarc::driver::sys::{self, CUresult, CUstreamCaptureMode as Mode};
-use stand_in::{context, cu, ok, stand_in};
-use std::ffi::c_void;
+use stand_in::{context, cu, device_memory, event, ok, queue_note, ran, stand_in, stream};
 use std::ptr::null_mut;
-use std::sync::Mutex;
 
 const GLOBAL: Mode = Mode::CU_STREAM_CAPTURE_MODE_GLOBAL;
 const THREAD_LOCAL: Mode = Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
 const RELAXED: Mode = Mode::CU_STREAM_CAPTURE_MODE_RELAXED;
 const UNSUPPORTED: CUresult = CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 const INVALIDATED: CUresult = CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-
-fn stream(flags: u32) -> sys::CUstream {
-    let mut stream = null_mut();
-    ok(cu!(cuStreamCreate(&mut stream, flags)));
-    stream
-}
-
-fn event() -> sys::CUevent {
-    let mut event = null_mut();
-    ok(cu!(cuEventCreate(&mut event, 2)));
-    event
-}
-
-fn device_memory(bytes: usize) -> u64 {
-    let mut pointer = 0;
-    ok(cu!(cuMemAlloc_v2(&mut pointer, bytes)));
-    pointer
-}
 
 fn read(pointer: u64) -> u32 {
     let mut value = 0u32;
@@ -79,20 +59,6 @@ fn edges(graph: sys::CUgraph) -> usize {
     let none = null_mut();
     ok(cu!(cuGraphGetEdges_v2(graph, null_mut(), null_mut(), none, &mut count)));
     count
-}
-
-static RAN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-
-extern "C" fn note(data: *mut c_void) {
-    RAN.lock().unwrap().push(data as usize);
-}
-
-fn queue_note(stream: sys::CUstream, number: usize) {
-    ok(cu!(cuLaunchHostFunc(stream, Some(note), number as *mut c_void)));
-}
-
-fn ran() -> Vec<usize> {
-    std::mem::take(&mut *RAN.lock().unwrap())
 }
 
 #[test]
@@ -155,7 +121,7 @@ fn a_fork_that_is_joined_is_part_of_the_graph() {
     let body = || {
         let _context = context(0);
         let (first, second) = (stream(1), stream(1));
-        let (fork, join) = (event(), event());
+        let (fork, join) = (event(2), event(2));
         begin(first, GLOBAL);
         queue_note(first, 1);
         ok(cu!(cuEventRecord(fork, first)));
@@ -184,7 +150,7 @@ fn a_fork_that_is_joined_is_part_of_the_graph() {
 fn a_fork_that_is_not_joined_fails_the_capture() {
     stand_in("a_fork_that_is_not_joined_fails_the_capture", &[], || {
         let _context = context(0);
-        let (first, second, fork) = (stream(1), stream(1), event());
+        let (first, second, fork) = (stream(1), stream(1), event(2));
         begin(first, GLOBAL);
         queue_note(first, 1);
         ok(cu!(cuEventRecord(fork, first)));
@@ -269,7 +235,7 @@ fn dependencies_do_not_cross_the_border_of_a_capture() {
     stand_in("dependencies_do_not_cross_the_border_of_a_capture", &[], || {
         let _context = context(0);
         let (first, second, outside) = (stream(1), stream(1), stream(1));
-        let (before, inside, other) = (event(), event(), event());
+        let (before, inside, other) = (event(2), event(2), event(2));
         ok(cu!(cuEventRecord(before, outside)));
         begin(first, RELAXED);
         let code = cu!(cuStreamWaitEvent(first, before, 0));
@@ -278,14 +244,21 @@ fn dependencies_do_not_cross_the_border_of_a_capture() {
 
         begin(first, RELAXED);
         ok(cu!(cuEventRecord(inside, first)));
-        assert_eq!(cu!(cuEventQuery(inside)), CUresult::CUDA_ERROR_CAPTURED_EVENT);
-        assert_eq!(cu!(cuEventSynchronize(inside)), CUresult::CUDA_ERROR_CAPTURED_EVENT);
         begin(second, RELAXED);
         ok(cu!(cuEventRecord(other, second)));
         let code = cu!(cuStreamWaitEvent(first, other, 0));
         assert_eq!(code, CUresult::CUDA_ERROR_STREAM_CAPTURE_MERGE);
         assert_eq!(end(first), Err(INVALIDATED));
         assert_eq!(end(second), Err(INVALIDATED));
+
+        let ask: [&dyn Fn() -> CUresult; 2] =
+            [&|| cu!(cuEventQuery(inside)), &|| cu!(cuEventSynchronize(inside))];
+        for ask in ask {
+            begin(first, RELAXED);
+            ok(cu!(cuEventRecord(inside, first)));
+            assert_eq!(ask(), CUresult::CUDA_ERROR_CAPTURED_EVENT);
+            assert_eq!(end(first), Err(INVALIDATED));
+        }
 
         // The capture is over; its events cannot be waited for any more.
         let code = cu!(cuStreamWaitEvent(outside, inside, 0));
@@ -465,7 +438,7 @@ fn external_events_are_nodes() {
     let settings = [("LATENCY", "1000000")];
     stand_in("external_events_are_nodes", &settings, || {
         let _context = context(0);
-        let (first, second, event) = (stream(1), stream(1), event());
+        let (first, second, event) = (stream(1), stream(1), event(2));
         begin(first, GLOBAL);
         queue_note(first, 1);
         ok(cu!(cuEventRecordWithFlags(event, first, 1)));
@@ -479,5 +452,35 @@ fn external_events_are_nodes() {
         queue_note(second, 2);
         ok(cu!(cuStreamSynchronize(second)));
         assert_eq!(ran(), [1, 2]);
+    });
+}
+
+#[test]
+fn a_graph_may_span_devices() {
+    stand_in("a_graph_may_span_devices", &[("DEVICES", "2")], || {
+        use stand_in::{Affine, download, function, module, numbers, upload};
+        let second = context(1);
+        let (there, y) = (stream(1), upload(&numbers(1, 32)));
+        let function_there = function(module(), "affine");
+        let _first = context(0);
+        let (here, x) = (stream(1), upload(&numbers(0, 32)));
+        let function_here = function(module(), "affine");
+        let affine = |function, x| Affine { function, x, n: 32, a: 3, b: 1 };
+        let fork = event(2);
+        begin(here, GLOBAL);
+        ok(affine(function_here, x).launch(here));
+        ok(cu!(cuEventRecord(fork, here)));
+        ok(cu!(cuStreamWaitEvent(there, fork, 0)));
+        // A kernel runs where its module was loaded, whatever is current.
+        ok(affine(function_there, y).launch(there));
+        assert_eq!(affine(function_there, y).launch(here), CUresult::CUDA_ERROR_INVALID_HANDLE);
+        second.bind_to_thread().unwrap();
+        let join = event(2);
+        ok(cu!(cuEventRecord(join, there)));
+        ok(cu!(cuStreamWaitEvent(here, join, 0)));
+        let exec = instantiate(end(here).unwrap());
+        run(exec, here);
+        assert_eq!(download(y, 32), (1..33).map(|v| v * 3 + 1).collect::<Vec<_>>());
+        assert_eq!(download(x, 32), (0..32).map(|v| v * 3 + 1).collect::<Vec<_>>());
     });
 }

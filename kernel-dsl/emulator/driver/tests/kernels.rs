@@ -5,24 +5,13 @@
 mod stand_in;
 
 use cudarc::driver::sys::{self, CUfunction_attribute as Attribute, CUresult};
-use stand_in::{Affine, PTX, context, cu, function, module, numbers, ok, stand_in};
+use stand_in::{
+    Affine, PTX, context, cu, download, function, module, numbers, ok, stand_in, upload,
+};
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
 
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
-
-fn upload(data: &[u32]) -> u64 {
-    let mut pointer = 0;
-    ok(cu!(cuMemAlloc_v2(&mut pointer, data.len() * 4)));
-    ok(cu!(cuMemcpyHtoD_v2(pointer, data.as_ptr().cast(), data.len() * 4)));
-    pointer
-}
-
-fn download(pointer: u64, len: usize) -> Vec<u32> {
-    let mut data = vec![0; len];
-    ok(cu!(cuMemcpyDtoH_v2(data.as_mut_ptr().cast(), pointer, len * 4)));
-    data
-}
 
 /// Launches an entry that takes one pointer.
 fn launch(
@@ -108,9 +97,9 @@ fn parameters_may_come_in_one_buffer() {
         let mut size = Box::new(20usize);
         let size_at = &raw mut *size;
         let mut extra: [*mut c_void; 5] = [
-            1 as *mut c_void,
+            std::ptr::without_provenance_mut(1),
             buffer.as_mut_ptr().cast(),
-            2 as *mut c_void,
+            std::ptr::without_provenance_mut(2),
             size_at.cast(),
             null_mut(),
         ];
@@ -293,9 +282,11 @@ fn a_graph_of_kernels_replays_with_new_parameters() {
         let mut params: sys::CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
         ok(cu!(cuGraphKernelNodeGetParams_v2(nodes[1], &mut params)));
         assert_eq!((params.func, params.gridDimX, params.blockDimX), (affine.function, 1, 32));
-        let place = params.kernelParams;
-        // SAFETY: four parameters, each behind a pointer, good until the node changes.
-        let factor = unsafe { place.add(2).read().cast::<u32>().read() };
+        let place = params.kernelParams.wrapping_add(2);
+        // SAFETY: the node has four parameters, each behind a pointer; this is the third's.
+        let factor = unsafe { place.read() }.cast::<u32>();
+        // SAFETY: the value lies in the node, which is not changed before this.
+        let factor = unsafe { factor.read() };
         assert_eq!(factor, 2);
         let (mut n, mut a, mut b) = (32u32, 1u32, 5u32);
         let mut pointer = x;
@@ -360,4 +351,33 @@ fn launches_are_profiled() {
         // 64 elements of 4 bytes are read and written.
         assert!(lines[0].contains(r#""global_bytes":512"#), "{}", lines[0]);
     }
+}
+
+#[test]
+fn functions_are_found_as_entry_points() {
+    stand_in("functions_are_found_as_entry_points", &[], || {
+        let find = |name: &std::ffi::CStr| {
+            let (mut place, mut status) = (
+                null_mut(),
+                sys::CUdriverProcAddressQueryResult::CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT,
+            );
+            let code = cu!(cuGetProcAddress_v2(name.as_ptr(), &mut place, 13000, 0, &mut status));
+            (code, place, status as u32)
+        };
+        let (code, place, status) = find(c"cuDriverGetVersion");
+        assert_eq!((code, status), (CUresult::CUDA_SUCCESS, 0));
+        // SAFETY: the address of a function that takes a place for a number and returns a code.
+        let get: unsafe extern "C" fn(*mut i32) -> CUresult = unsafe { std::mem::transmute(place) };
+        let mut version = 0;
+        // SAFETY: as above.
+        ok(unsafe { get(&mut version) });
+        assert_eq!(version, 13000);
+        let (code, place, status) = find(c"cuSomethingElse");
+        assert_eq!((code, status), (CUresult::CUDA_ERROR_NOT_FOUND, 1));
+        assert!(place.is_null());
+        // What is not supported is there, and says so.
+        let mut pointer = 0;
+        let code = cu!(cuMemAddressReserve(&mut pointer, 1 << 21, 0, 0, 0));
+        assert_eq!(code, CUresult::CUDA_ERROR_NOT_SUPPORTED);
+    });
 }

@@ -9,32 +9,14 @@
 mod stand_in;
 
 use cudarc::driver::sys::{self, CUresult};
-use stand_in::{context, cu, ok, stand_in};
+use stand_in::{context, cu, device_memory, event, ok, queue_note, ran, stand_in, stream};
 use std::ffi::c_void;
-use std::sync::Mutex;
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const LATE: (&str, &str) = ("LATENCY", "1000000");
 const NOT_READY: CUresult = CUresult::CUDA_ERROR_NOT_READY;
 const INVALID_HANDLE: CUresult = CUresult::CUDA_ERROR_INVALID_HANDLE;
-
-fn stream(flags: u32) -> sys::CUstream {
-    let mut stream = std::ptr::null_mut();
-    ok(cu!(cuStreamCreate(&mut stream, flags)));
-    stream
-}
-
-fn event(flags: u32) -> sys::CUevent {
-    let mut event = std::ptr::null_mut();
-    ok(cu!(cuEventCreate(&mut event, flags)));
-    event
-}
-
-fn device_memory(bytes: usize) -> u64 {
-    let mut pointer = 0;
-    ok(cu!(cuMemAlloc_v2(&mut pointer, bytes)));
-    pointer
-}
 
 /// Pinned memory for `len` words.
 fn pinned(len: usize) -> *mut u32 {
@@ -46,21 +28,6 @@ fn pinned(len: usize) -> *mut u32 {
 fn word(place: *const u32) -> u32 {
     // SAFETY: the tests pass places in pinned memory that they allocated and have not freed.
     unsafe { place.read_volatile() }
-}
-
-/// The order in which host functions ran.
-static RAN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-
-extern "C" fn note(data: *mut c_void) {
-    RAN.lock().unwrap().push(data as usize);
-}
-
-fn queue_note(stream: sys::CUstream, number: usize) {
-    ok(cu!(cuLaunchHostFunc(stream, Some(note), number as *mut c_void)));
-}
-
-fn ran() -> Vec<usize> {
-    std::mem::take(&mut *RAN.lock().unwrap())
 }
 
 #[test]
@@ -231,6 +198,53 @@ fn work_starts_after_some_calls_though_nobody_waits() {
         assert_eq!(ran(), [1]);
         assert!(polls >= 18, "{polls}");
     });
+}
+
+/// Threads with streams of their own and one in common, which hand work to each other by events.
+fn many_threads_at_once(name: &str, latency: &str) {
+    const THREADS: usize = 6;
+    const STEPS: usize = 60;
+    stand_in(name, &[("LATENCY", latency)], || {
+        let context = context(0);
+        let shared = stream(1) as usize;
+        let run = |thread: usize| {
+            context.bind_to_thread().expect("a context");
+            let streams = [stream(0), stream(1), shared as sys::CUstream, null_mut()];
+            let (pointer, place, done) = (device_memory(4), pinned(1), event(2));
+            for step in 0..STEPS {
+                let value = u32::try_from(thread * STEPS + step).expect("a small number");
+                let (from, to) = (streams[step % 4], streams[(step / 4 + thread) % 4]);
+                ok(cu!(cuStreamWaitEvent(from, done, 0)));
+                ok(cu!(cuMemsetD32Async(pointer, value, 1, from)));
+                ok(cu!(cuEventRecord(done, from)));
+                ok(cu!(cuStreamWaitEvent(to, done, 0)));
+                ok(cu!(cuMemcpyDtoHAsync_v2(place.cast(), pointer, 4, to)));
+                ok(cu!(cuEventRecord(done, to)));
+                if step % 3 == 0 {
+                    ok(cu!(cuEventSynchronize(done)));
+                    assert_eq!(word(place), value);
+                }
+            }
+            ok(cu!(cuEventSynchronize(done)));
+            ok(cu!(cuStreamDestroy_v2(streams[0])));
+            ok(cu!(cuMemFree_v2(pointer)));
+        };
+        let run = &run;
+        std::thread::scope(|scope| {
+            (0..THREADS).for_each(|thread| drop(scope.spawn(move || run(thread))));
+        });
+        context.synchronize().expect("all work is done");
+    });
+}
+
+#[test]
+fn many_threads_work_at_once() {
+    many_threads_at_once("many_threads_work_at_once", "0");
+}
+
+#[test]
+fn many_threads_work_at_once_with_latency() {
+    many_threads_at_once("many_threads_work_at_once_with_latency", "7");
 }
 
 #[test]

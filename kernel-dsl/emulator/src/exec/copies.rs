@@ -253,8 +253,9 @@ fn queue(world: &mut World<'_>, cta: &mut Cta, issue: Issue, work: Work) -> Resu
     let (agent, stamp) = engine(cta, issue.warp, &work)?;
     cta.shared.used_by(agent, issue.warp);
     let generic = cta.agents().generic();
-    let warp = &cta.warps[issue.warp];
-    let mut clock = warp.clock.clone();
+    let warp = &mut cta.warps[issue.warp];
+    // What the warp does from here on is not known to the engine.
+    let mut clock = warp.publish();
     clock.own[agent] = stamp;
     let mut writes = clock.clone();
     let bulk = matches!(work, Work::Inwards { .. } | Work::Outwards { .. });

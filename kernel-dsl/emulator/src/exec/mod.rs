@@ -329,13 +329,17 @@ impl Grid<'_> {
         for cta in &self.resident {
             for (warp, index) in cta.warps.iter().zip(0..) {
                 for group in &warp.groups {
-                    let mut place = self.world.place(cta.index, index, group.pc);
+                    // Who waits at a barrier stands behind it already.
+                    let pc = group.pc - u32::from(group.wait == Wait::Barrier);
+                    let mut place = self.world.place(cta.index, index, pc);
                     place.lane = Some(group.mask.trailing_zeros());
-                    places.push(place);
+                    places.push((group.wait != Wait::Lanes, place));
                 }
             }
         }
-        let mut places = places.into_iter();
+        // Lanes that others of their warp left alone are the cause, the rest waits for them.
+        places.sort_by_key(|(follows, _)| *follows);
+        let mut places = places.into_iter().map(|(_, place)| place);
         Fault {
             kind,
             entry: self.world.setup.entry.name.clone(),

@@ -23,7 +23,7 @@ impl Bench {
         let config = Config {
             memory_bytes: 1 << 28,
             schedule,
-            max_instructions: 50_000_000,
+            max_instructions: 2_000_000,
             ..Config::default()
         };
         Bench { machine: Machine::new(config) }
@@ -31,19 +31,19 @@ impl Bench {
 
     pub(crate) fn buffer<T: Word>(&mut self, values: &[T]) -> u64 {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.bytes()).collect();
-        let ptr = self.machine.alloc(bytes.len() as u64, 256).unwrap();
-        self.machine.write(ptr, &bytes).unwrap();
+        let ptr = self.machine.alloc(bytes.len() as u64, 256).expect("memory");
+        self.machine.write(ptr, &bytes).expect("the buffer");
         ptr
     }
 
     /// Memory that is allocated and never written.
     pub(crate) fn empty(&mut self, bytes: u64) -> u64 {
-        self.machine.alloc(bytes, 256).unwrap()
+        self.machine.alloc(bytes, 256).expect("memory")
     }
 
     pub(crate) fn read<T: Word>(&mut self, ptr: u64, count: usize) -> Vec<T> {
         let mut bytes = vec![0; count * T::SIZE];
-        self.machine.read(ptr, &mut bytes).unwrap();
+        self.machine.read(ptr, &mut bytes).expect("the buffer");
         bytes.chunks_exact(T::SIZE).map(T::from_bytes).collect()
     }
 

@@ -5,7 +5,7 @@
 //! bytes; any other tile element by element. Which of the two is decided when the kernel runs, for
 //! all threads alike.
 
-use super::{Held, Lower};
+use super::{Held, Lower, Made};
 use crate::code::{Buffer, Class, Effect, Node, Operand, Reg};
 use crate::infer::{element_bits, is_read_only};
 use crate::layout::{Axis, Layout};
@@ -14,6 +14,8 @@ use tessera_tile_ir::{Elem, Op, ParamKind, Value};
 
 /// Bytes of the largest access.
 const ACCESS_BYTES: usize = 16;
+/// Registers that a tile takes at once on its way to shared memory.
+const STAGED_REGS: usize = 32;
 
 /// Rows of a view that elements of a tile lie in.
 struct Rows {
@@ -135,16 +137,40 @@ impl Lower<'_> {
         }
     }
 
-    /// A load op, or the load part of one that was lowered as one, in a layout.
+    /// A load op in a layout.
     pub(crate) fn load(&mut self, op: &Op, layout: &Layout) -> Vec<Reg> {
+        self.load_part(op, layout, 0)
+    }
+
+    /// A load op into shared memory, a few registers at a time.
+    pub(crate) fn load_to_shared(&mut self, op: &Op, layout: &Layout) {
+        let result = op.results[0];
+        let elem = self.elem(result);
+        let place = self.stage(elem, self.shape(result));
+        let (mut some, mut rest) = (layout.clone(), Vec::new());
+        while some.num_regs() / Self::pack(elem, &some) > STAGED_REGS {
+            rest.extend(some.regs.pop());
+        }
+        for turn in 0..1 << rest.len() {
+            let part = rest.iter().enumerate().map(|(i, step)| (turn >> i & 1) * step).sum();
+            let regs = self.load_part(op, &some, part);
+            self.write_shared(elem, &Held { layout: some.clone(), regs }, place, part);
+        }
+        self.staged.insert(result, place);
+        self.made.last_mut().expect("a region is open").push(Made::Staged(result));
+    }
+
+    /// The elements of a load op that a layout says, `part` further in the tile's order.
+    pub(crate) fn load_part(&mut self, op: &Op, layout: &Layout, part: usize) -> Vec<Reg> {
         let elem = self.elem(op.results[0]);
+        let from = [part / layout.cols, part % layout.cols];
         match op.kind {
             OpKind::LoadRows(param) => {
-                let access = self.rows_access(op, param, elem, layout);
+                let access = self.rows_access(op, (param, elem), layout, from);
                 self.tile(&access, Way::Load)
             }
             OpKind::Gather(param) => self.gather(op, param, layout),
-            _ => match self.window_access(op, self.shape(op.results[0]), elem, layout) {
+            _ => match self.window_access(op, elem, layout, from) {
                 Some(access) => self.tile(&access, Way::Load),
                 None => {
                     let reg = self.load_one(op, elem);
@@ -164,11 +190,11 @@ impl Lower<'_> {
         let way = Way::Store { single: &single, packed: &held.regs, first_copy, writer };
         match op.kind {
             OpKind::StoreRows(param) => {
-                let access = self.rows_access(op, param, elem, &held.layout);
+                let access = self.rows_access(op, (param, elem), &held.layout, [0, 0]);
                 self.tile(&access, way);
             }
             OpKind::Scatter(param) => self.scatter(op, (param, writer), &held, first_copy),
-            _ => match self.window_access(op, self.shape(*value), elem, &held.layout) {
+            _ => match self.window_access(op, elem, &held.layout, [0, 0]) {
                 Some(access) => {
                     self.tile(&access, way);
                 }
@@ -181,9 +207,9 @@ impl Lower<'_> {
     fn window_access<'a>(
         &mut self,
         op: &Op,
-        shape: [usize; 2],
         elem: Elem,
         layout: &'a Layout,
+        from: [usize; 2],
     ) -> Option<Access<'a>> {
         let window = op.window().expect("asked of windows only");
         let value = op.results.first().or(op.operands.last()).expect("a load or a store");
@@ -213,7 +239,7 @@ impl Lower<'_> {
             let first = self.add_part(start, part);
             let mut known: Vec<(usize, Reg, Option<Reg>)> = Vec::new();
             for reg in 0..layout.num_regs() {
-                let row = layout.reg_place(reg)[0];
+                let row = layout.reg_place(reg)[0] + from[0];
                 if !known.iter().any(|(known, ..)| *known == row) {
                     #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
                     let at = self.add_index(Some(first), row as i64);
@@ -227,7 +253,7 @@ impl Lower<'_> {
                 (rows.address[reg], rows.inside[reg]) = (*address, *here);
             }
         }
-        let cols = self.cols((col, extent), shape[1], (layout, bytes), &aligned);
+        let cols = self.cols((col, extent), from[1], (layout, bytes), &aligned);
         Some(Access { param, elem, layout, rows, cols })
     }
 
@@ -235,19 +261,19 @@ impl Lower<'_> {
     fn rows_access<'a>(
         &mut self,
         op: &Op,
-        param: usize,
-        elem: Elem,
+        (param, elem): (usize, Elem),
         layout: &'a Layout,
+        from: [usize; 2],
     ) -> Access<'a> {
         let bytes = element_bits(elem) / 8;
         let base = self.argument(self.param_words[param]);
         let step = self.step_bytes(param, 0, bytes);
         let bound = self.extent(param, 0);
         let vector = layout.without(Axis::Cols).reshaped([1, layout.rows]);
-        let indices = self.get(op.operands[0], &vector);
+        let indices = self.row_indices(op.operands[0], &vector, from[0]);
         let mut known: Vec<(Reg, Reg, Reg)> = Vec::new();
         let (mut address, mut inside) = (Vec::new(), Vec::new());
-        for index in indices.regs {
+        for index in indices {
             if !known.iter().any(|(known, ..)| *known == index) {
                 let here = self.inside(index, bound.into());
                 let row = self.mad(index.into(), step.clone(), base.into());
@@ -264,8 +290,30 @@ impl Lower<'_> {
         if let Operand::Reg(step) = step {
             aligned.push(step);
         }
-        let cols = self.cols((col, extent), layout.cols, (layout, bytes), &aligned);
+        let cols = self.cols((col, extent), from[1], (layout, bytes), &aligned);
         Access { param, elem, layout, rows: Rows { address, inside }, cols }
+    }
+
+    /// Indices of the rows of a layout that begins `from` rows into the tile.
+    fn row_indices(&mut self, rows: Value, vector: &Layout, from: usize) -> Vec<Reg> {
+        if from == 0 {
+            return self.get(rows, vector).regs;
+        }
+        // The whole column in the threads of the layout, of which some registers are wanted.
+        let mut all = vector.compact();
+        let missing = crate::layout::bits(vector.cols).into_iter().filter(|bit| {
+            !all.regs.contains(bit) && !all.lanes.contains(bit) && !all.warps.contains(bit)
+        });
+        let missing: Vec<usize> = missing.collect();
+        all.regs.extend(missing);
+        let held = self.get(rows, &all);
+        let parts: Vec<usize> = (0..all.num_regs()).map(|reg| all.reg_part(reg)).collect();
+        (0..vector.num_regs())
+            .map(|reg| {
+                let part = vector.reg_part(reg) + from;
+                held.regs[parts.iter().position(|known| *known == part).expect("it is held")]
+            })
+            .collect()
     }
 
     /// `start` and the thread's part of an index.
@@ -278,15 +326,20 @@ impl Lower<'_> {
     fn cols(
         &mut self,
         (start, extent): (Reg, Reg),
-        count: usize,
+        from: usize,
         (layout, bytes): (&Layout, usize),
         aligned: &[Reg],
     ) -> Cols {
         let part = self.thread_part(layout, Some(Axis::Cols));
-        let first = self.add_part(start, part);
         #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
-        let (mask, count, bytes) =
-            ((run(layout, bytes) * bytes) as i64 - 1, count as i64, bytes as i64);
+        let (mask, count, bytes, from) = (
+            (run(layout, bytes) * bytes) as i64 - 1,
+            layout.cols as i64,
+            bytes as i64,
+            from as i64,
+        );
+        let first = self.add_part(start, part);
+        let first = self.add_index(Some(first), from);
         let end = self.add(start.into(), count.into());
         let not_before = self.code.op(Class::Pred, "setp.ge.s64", [start.into(), 0.into()]);
         let not_past = self.code.op(Class::Pred, "setp.le.s64", [end.into(), extent.into()]);

@@ -25,6 +25,12 @@ impl Lower<'_> {
         single
     }
 
+    /// The code of one element of a tile.
+    pub(crate) fn code_of(&mut self, elem: Elem, held: &Held, reg: usize) -> Reg {
+        let (pack, bits) = (Self::pack(elem, &held.layout), element_bits(elem));
+        self.field(held.regs[reg / pack], reg % pack * bits, bits, pack * bits)
+    }
+
     /// `bits` bits of a register from `at` on; those past `whole` are zeros.
     pub(crate) fn field(&mut self, reg: Reg, at: usize, bits: usize, whole: usize) -> Reg {
         #[expect(clippy::cast_possible_wrap, reason = "bits of a register")]

@@ -166,45 +166,79 @@ impl Lower<'_> {
 
     /// Through shared memory: everybody writes what it holds, everybody reads what it wants.
     fn exchanged(&mut self, elem: Elem, held: &Held, want: &Layout) -> Vec<Reg> {
+        let place = Place {
+            buffer: Buffer::Exchange,
+            first: 0,
+            pitch: pitch(held.layout.rows, held.layout.cols, exchange_bytes(elem)),
+        };
+        let bytes = held.layout.rows * place.pitch * exchange_bytes(elem);
+        self.exchange_bytes = self.exchange_bytes.max(bytes);
+        self.write_shared(elem, held, place, 0);
+        self.read_shared(elem, want, place, 0)
+    }
+
+    /// Writes a tile to shared memory, `part` further in its order.
+    pub(crate) fn write_shared(&mut self, elem: Elem, held: &Held, place: Place, part: usize) {
         let bytes = exchange_bytes(elem);
-        let pitch = pitch(&held.layout, bytes);
-        self.exchange_bytes = self.exchange_bytes.max(held.layout.rows * pitch * bytes);
         let guard = self.first_copy(&held.layout).map(Operand::from);
-        let base = self.exchange_address(&held.layout, (pitch, bytes));
+        let base = self.shared_address(&held.layout, (place.pitch, bytes));
         let words = self.words(elem, held);
         for (first, group, op) in groups("st.shared", elem, &held.layout, &words) {
-            let [row, col] = held.layout.reg_place(first);
-            let place = at(&base, (row * pitch + col) * bytes);
-            let effect = Effect::Write(Buffer::Exchange, u32::MAX);
-            self.code.push_with(op, vec![place, group], guard.clone(), effect);
+            let index = held.layout.reg_part(first) + part;
+            let [row, col] = [index / held.layout.cols, index % held.layout.cols];
+            let to = at(&base, place.first + (row * place.pitch + col) * bytes);
+            let effect = Effect::Write(place.buffer, u32::MAX);
+            self.code.push_with(op, vec![to, group], guard.clone(), effect);
         }
-        let base = self.exchange_address(want, (pitch, bytes));
+    }
+
+    /// Reads a tile from shared memory: the elements of `want`, `part` further in its order.
+    pub(crate) fn read_shared(
+        &mut self,
+        elem: Elem,
+        want: &Layout,
+        place: Place,
+        part: usize,
+    ) -> Vec<Reg> {
+        let bytes = exchange_bytes(elem);
+        let base = self.shared_address(want, (place.pitch, bytes));
         let regs = self.code.regs(word_class(bytes), want.num_regs() / unit(elem, want));
         for (first, group, op) in groups("ld.shared", elem, want, &regs) {
-            let [row, col] = want.reg_place(first);
-            let place = at(&base, (row * pitch + col) * bytes);
-            self.code.push_with(op, vec![group, place], None, Effect::Read(Buffer::Exchange));
+            let index = want.reg_part(first) + part;
+            let [row, col] = [index / want.cols, index % want.cols];
+            let from = at(&base, place.first + (row * place.pitch + col) * bytes);
+            self.code.push_with(op, vec![group, from], None, Effect::Read(place.buffer));
         }
         self.of_words(elem, regs, want)
     }
 
-    /// The thread's first byte in the exchange.
-    fn exchange_address(&mut self, layout: &Layout, (pitch, bytes): (usize, usize)) -> Operand {
-        let row = self.thread_part(layout, Some(Axis::Rows));
-        let col = self.thread_part(layout, Some(Axis::Cols));
-        if row.is_none() && col.is_none() {
+    /// The thread's first byte of a tile in shared memory that starts at 0.
+    fn shared_address(&mut self, layout: &Layout, (pitch, bytes): (usize, usize)) -> Operand {
+        let cols = layout.cols;
+        let step = |step: &usize| (step / cols * pitch + step % cols) * bytes;
+        let steps: Vec<usize> = layout.lanes.iter().chain(&layout.warps).map(step).collect();
+        if steps.iter().all(|step| *step == 0) {
             return "smem".into();
         }
-        #[expect(clippy::cast_possible_wrap, reason = "shared memory is small")]
-        let [row_bytes, bytes] = [(pitch * bytes) as i64, bytes as i64];
-        let start = self.code.op(Class::B32, "mov.u32", ["smem".into()]);
-        let mut address = start;
-        for (part, step) in [(row, row_bytes), (col, bytes)] {
-            if let Some(part) = part {
-                let sources = [part.into(), step.into(), address.into()];
-                address = self.code.op(Class::B32, "mad.lo.u32", sources);
-            }
+        let key = (cols, pitch, bytes, steps);
+        if let Some(known) = self.shared_addresses.get(&key) {
+            return (*known).into();
         }
+        let row = self.thread_part(layout, Some(Axis::Rows));
+        let col = self.thread_part(layout, Some(Axis::Cols));
+        #[expect(clippy::cast_possible_wrap, reason = "shared memory is small")]
+        let [row_bytes, col_bytes] = [(pitch * bytes) as i64, bytes as i64];
+        let address = self.before(|code| {
+            let mut address = code.op(Class::B32, "mov.u32", ["smem".into()]);
+            for (part, step) in [(row, row_bytes), (col, col_bytes)] {
+                if let Some(part) = part {
+                    let sources = [part.into(), step.into(), address.into()];
+                    address = code.op(Class::B32, "mad.lo.u32", sources);
+                }
+            }
+            address
+        });
+        self.shared_addresses.insert(key, address);
         address.into()
     }
 
@@ -237,7 +271,7 @@ impl Lower<'_> {
 }
 
 /// Bytes of an element on its way.
-fn exchange_bytes(elem: Elem) -> usize {
+pub(crate) fn exchange_bytes(elem: Elem) -> usize {
     match (elem, element_bits(elem)) {
         (Elem::Bool, _) => 1,
         (_, 64) => 8,
@@ -262,9 +296,19 @@ const fn word_class(bytes: usize) -> Class {
     }
 }
 
+/// Where a tile lies in shared memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) buffer: Buffer,
+    /// Its first byte.
+    pub(crate) first: usize,
+    /// Elements from a row to the next.
+    pub(crate) pitch: usize,
+}
+
 /// Elements from a row to the next: a little more than a row, so that columns spread over banks.
-fn pitch(layout: &Layout, bytes: usize) -> usize {
-    if layout.rows == 1 { layout.cols } else { layout.cols + 16 / bytes }
+pub(crate) const fn pitch(rows: usize, cols: usize, bytes: usize) -> usize {
+    if rows == 1 { cols } else { cols + 16 / bytes }
 }
 
 /// Accesses that move all registers: the first element of each, its registers and its instruction.

@@ -43,6 +43,12 @@ impl Lower<'_> {
             OpKind::Dim(dim) => vec![self.dim(*dim)],
             OpKind::Scalar(param) => vec![self.scalar_param(*param)],
             OpKind::Load(param) | OpKind::LoadUntil(param) if self.is_packed(*param) => return,
+            _ if self.layouts.deferred.contains(&result) => return,
+            OpKind::Load(_) | OpKind::LoadUntil(_) | OpKind::LoadRows(_)
+                if self.layouts.staged.contains(&result) =>
+            {
+                return self.load_to_shared(op, &layout);
+            }
             OpKind::Load(_) | OpKind::LoadUntil(_) | OpKind::LoadRows(_) | OpKind::Gather(_) => {
                 self.load(op, &layout)
             }
@@ -194,7 +200,7 @@ impl Lower<'_> {
         self.outer_operands(region, &inside, &mut wanted);
         for (value, side) in wanted {
             let outer = self.code.loc;
-            self.fragments(value, &side);
+            self.input(value, &side);
             self.code.loc = outer;
         }
     }

@@ -12,16 +12,18 @@ mod elementwise;
 mod flow;
 mod math;
 mod multiply;
+mod operand;
 mod packed;
 mod reduce;
 mod split;
 
-use crate::code::{Class, Code, Node, Operand, Reg};
+use crate::code::{Buffer, Class, Code, Effect, Node, Operand, Reg};
 use crate::dot::{DotPlan, SidePlan};
 use crate::infer::{Layouts, axis_of, element_bits, index, infer};
 use crate::isa::Sm;
 use crate::layout::{Axis, Layout};
-use split::Fragments;
+use convert::Place;
+use operand::Input;
 use std::collections::HashMap;
 use tessera_tile_ir::op::{Literal, OpKind};
 use tessera_tile_ir::{BuildError, Elem, Kernel, Loc, Op, OpId, ParamKind, Value};
@@ -61,13 +63,45 @@ pub(crate) fn lower(
     let mut lower = Lower::new(kernel, target, warp_bits);
     lower.arguments();
     lower.region(&kernel.body);
-    let Lower { mut code, prologue, errors, exchange_bytes, asserts, words, .. } = lower;
+    let Lower { mut code, prologue, errors, asserts, words, .. } = lower;
     if !errors.is_empty() {
         return Err(errors);
     }
     let mut nodes = prologue;
     nodes.extend(code.close());
-    Ok(Lowered { code, nodes, params: words, shared_bytes: exchange_bytes, asserts })
+    // What tiles pass through lies behind what stays.
+    nodes.iter_mut().for_each(|node| move_exchange(node, lower.stage_bytes));
+    let shared_bytes = lower.stage_bytes + lower.exchange_bytes;
+    Ok(Lowered { code, nodes, params: words, shared_bytes, asserts })
+}
+
+/// Moves accesses of the exchange by so many bytes.
+fn move_exchange(node: &mut Node, by: usize) {
+    let all = |nodes: &mut Vec<Node>| nodes.iter_mut().for_each(|node| move_exchange(node, by));
+    match node {
+        Node::Barrier => {}
+        Node::Loop { head, body, .. } => {
+            all(head);
+            all(body);
+        }
+        Node::If { yes, no, .. } => {
+            all(yes);
+            all(no);
+        }
+        Node::Inst(inst) => {
+            let (Effect::Read(Buffer::Exchange) | Effect::Write(Buffer::Exchange, _)) = inst.effect
+            else {
+                return;
+            };
+            for operand in &mut inst.operands {
+                if let Operand::At(_, offset) = operand {
+                    #[expect(clippy::cast_possible_wrap, reason = "shared memory is small")]
+                    let by = by as i64;
+                    *offset += by;
+                }
+            }
+        }
+    }
 }
 
 /// Refuses tiles that have no layout.
@@ -102,7 +136,9 @@ pub(crate) struct Lower<'k> {
     /// The op that makes a value.
     def: Vec<Option<OpId>>,
     held: Vec<Vec<Held>>,
-    fragments: HashMap<(Value, SidePlan), Fragments>,
+    inputs: HashMap<(Value, SidePlan), Input>,
+    /// Tiles that stay in shared memory.
+    staged: HashMap<Value, Place>,
     /// What each open region made and will forget.
     made: Vec<Vec<Made>>,
     /// First word of each parameter's arguments.
@@ -112,14 +148,20 @@ pub(crate) struct Lower<'k> {
     arguments: HashMap<usize, Reg>,
     /// Parts of an index that depend on the thread alone, by the steps of its bits.
     thread_parts: HashMap<Vec<usize>, Option<Reg>>,
+    /// Addresses in shared memory that depend on the thread alone.
+    shared_addresses: HashMap<(usize, usize, usize, Vec<usize>), Reg>,
+    /// Tiles that stay in shared memory, and where the next one goes.
+    stages: usize,
+    stage_bytes: usize,
     exchange_bytes: usize,
     asserts: Vec<(String, Loc)>,
     errors: Vec<BuildError>,
 }
 
-enum Made {
+pub(crate) enum Made {
     Held(Value),
-    Fragments(Value, SidePlan),
+    Input(Value, SidePlan),
+    Staged(Value),
 }
 
 impl<'k> Lower<'k> {
@@ -137,12 +179,16 @@ impl<'k> Lower<'k> {
             prologue: Vec::new(),
             def,
             held: vec![Vec::new(); kernel.values.len()],
-            fragments: HashMap::new(),
+            inputs: HashMap::new(),
+            staged: HashMap::new(),
             made: vec![Vec::new()],
             param_words: Vec::new(),
             words: 0,
             arguments: HashMap::new(),
             thread_parts: HashMap::new(),
+            shared_addresses: HashMap::new(),
+            stages: 0,
+            stage_bytes: 0,
             exchange_bytes: 0,
             asserts: Vec::new(),
             errors: Vec::new(),
@@ -243,7 +289,8 @@ impl<'k> Lower<'k> {
         for made in self.made.pop().expect("a region is open").into_iter().rev() {
             match made {
                 Made::Held(value) => drop(self.held[index(value)].pop()),
-                Made::Fragments(value, side) => drop(self.fragments.remove(&(value, side))),
+                Made::Input(value, side) => drop(self.inputs.remove(&(value, side))),
+                Made::Staged(value) => drop(self.staged.remove(&value)),
             }
         }
     }
@@ -264,9 +311,11 @@ impl<'k> Lower<'k> {
         if let Some(held) = self.held[index(value)].iter().rev().find(|h| h.layout == compact) {
             return held.clone();
         }
-        let regs = match self.lazily(value, &compact) {
-            Some(regs) => regs,
-            None => {
+        let staged = self.staged.get(&value).copied();
+        let regs = match (staged, self.lazily(value, &compact)) {
+            (Some(place), _) => self.read_shared(self.elem(value), &compact, place, 0),
+            (None, Some(regs)) => regs,
+            (None, None) => {
                 let all = &self.held[index(value)];
                 let held = all.first().expect("what is not made on demand was made before").clone();
                 self.convert(self.elem(value), &held, &compact)

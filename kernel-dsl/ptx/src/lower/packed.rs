@@ -95,6 +95,25 @@ impl Lower<'_> {
         self.window_codes(&window, layout)
     }
 
+    /// The window that begins so many rows and columns later.
+    pub(crate) fn shifted(
+        &mut self,
+        window: &PackedWindow,
+        [rows, cols]: [usize; 2],
+    ) -> PackedWindow {
+        #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
+        let [down, across] = [rows as i64, cols as i64];
+        PackedWindow {
+            row: self.add_index(Some(window.row), down),
+            col: self.add_index(Some(window.col), across),
+            col_multiple: gcd(
+                window.col_multiple,
+                if cols == 0 { window.col_multiple } else { cols },
+            ),
+            ..*window
+        }
+    }
+
     /// Codes of a window in a layout.
     pub(crate) fn window_codes(&mut self, window: &PackedWindow, layout: &Layout) -> Held {
         let elem = Elem::Packed(window.format);
@@ -113,8 +132,10 @@ impl Lower<'_> {
             }
         };
         let run = layout.run().min(ACCESS_BITS / bits);
-        if 32 % bits == 0 && run * bits >= 8 && window.col_multiple.is_multiple_of(8 / bits.min(8))
-        {
+        // Runs of codes that fill whole bytes, wherever the window begins.
+        let fill = 8 / gcd(8, bits);
+        if run.is_multiple_of(fill) && window.col_multiple.is_multiple_of(fill) {
+            let run = if 32 % bits == 0 { run } else { fill };
             let whole = self.whole_runs(window, (layout, run), row_bytes);
             self.code.begin();
             self.code_runs((layout, run, bits), (col, &rows), &regs);
@@ -225,6 +246,9 @@ impl Lower<'_> {
         #[expect(clippy::cast_possible_wrap, reason = "bits of an element")]
         let bit = self.code.op(Class::B64, "mul.lo.s64", [col.into(), (bits as i64).into()]);
         let byte = self.code.op(Class::B64, "shr.u64", [bit.into(), 3.into()]);
+        if 32 % bits != 0 {
+            return self.odd_runs((layout, run, bits), (byte, rows), regs);
+        }
         for first in (0..layout.num_regs()).step_by(run) {
             let (row, inside) = rows[first];
             let address = self.add(row.into(), byte.into());
@@ -243,6 +267,37 @@ impl Lower<'_> {
             let op = format!("ld.global.nc{vector}.u{width}");
             let effect = crate::code::Effect::None;
             self.code.push_with(op, vec![values, place], Some(inside.into()), effect);
+        }
+    }
+
+    /// Runs of codes that do not fill a register evenly, from the few bytes that hold them.
+    fn odd_runs(
+        &mut self,
+        (layout, run, bits): (&Layout, usize, usize),
+        (byte, rows): (Reg, &[(Reg, Reg)]),
+        regs: &[Reg],
+    ) {
+        for first in (0..layout.num_regs()).step_by(run) {
+            let (row, inside) = rows[first];
+            let address = self.add(row.into(), byte.into());
+            let offset = layout.reg_place(first)[1] * bits / 8;
+            let bytes: Vec<Reg> = (offset..offset + run * bits / 8)
+                .map(|offset| {
+                    let part = self.code.reg(Class::B32);
+                    self.code.set(part, 0.into());
+                    #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
+                    let place = Operand::At(Box::new(address.into()), offset as i64);
+                    let effect = crate::code::Effect::None;
+                    let operands = vec![part.into(), place];
+                    self.code.push_with("ld.global.nc.u8", operands, Some(inside.into()), effect);
+                    part
+                })
+                .collect();
+            let word = self.packed_word(&bytes, 8);
+            for (i, reg) in regs[first..first + run].iter().enumerate() {
+                let code = self.field(word, i * bits, bits, run * bits);
+                self.code.set(*reg, code.into());
+            }
         }
     }
 
@@ -315,9 +370,21 @@ impl Lower<'_> {
     /// Values of a packed window in a layout, scales applied; zeros outside.
     pub(crate) fn decode_packed(&mut self, value: Value, layout: &Layout) -> Vec<Reg> {
         let held = self.packed_codes(value, layout);
-        let elem = self.elem(value);
-        let Some(window) = self.packed_window(value) else { return held.regs };
-        let single = self.unpacked(elem, &held);
+        match self.packed_window(value) {
+            Some(window) => self.decode_window(&window, self.elem(value), &held),
+            None => held.regs,
+        }
+    }
+
+    /// Values of the codes of a window, scales applied; zeros outside.
+    pub(crate) fn decode_window(
+        &mut self,
+        window: &PackedWindow,
+        elem: Elem,
+        held: &Held,
+    ) -> Vec<Reg> {
+        let layout = &held.layout;
+        let single = self.unpacked(elem, held);
         let element = window.format.element;
         // Neighbours that certainly share a scale.
         let tile_cols = window.format.scale_tile.map_or(WHOLE, |tile| tile.cols);
@@ -332,7 +399,7 @@ impl Lower<'_> {
             let [row, col] = layout.reg_place(reg);
             let place = [row, col / shared * shared];
             if !scales.iter().any(|(known, _)| *known == place) {
-                let found = self.scale_at(&window, layout, place);
+                let found = self.scale_at(window, layout, place);
                 scales.push((place, found));
             }
             let (scale, zero) = scales.iter().find(|(known, _)| *known == place).expect("added").1;
@@ -349,7 +416,7 @@ impl Lower<'_> {
                     self.code.op(Class::B32, "mul.rn.f32", [number.into(), scale.into()])
                 }
             };
-            values.push(self.or_zero_outside(&window, layout, [row, col], real));
+            values.push(self.or_zero_outside(window, layout, [row, col], real));
         }
         values
     }

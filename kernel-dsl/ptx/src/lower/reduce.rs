@@ -87,7 +87,7 @@ impl Lower<'_> {
         }
     }
 
-    fn reduced(&mut self, elem: Elem, held: Held, axis: Axis, op: Binary) -> Held {
+    pub(crate) fn reduced(&mut self, elem: Elem, held: Held, axis: Axis, op: Binary) -> Held {
         let held = self.reduce_regs(elem, held, axis, op);
         let held = self.reduce_lanes(elem, held, axis, op);
         let held = self.reduce_warps(elem, held, axis, op);

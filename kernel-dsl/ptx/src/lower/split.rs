@@ -1,103 +1,19 @@
-//! Operands of matrix instructions: pairs of bfloat16, in as many planes as it takes to hold every
-//! bit of them.
+//! Numbers as pairs of bfloat16, in as many planes as it takes to hold every bit of them.
 //!
 //! A code of a small format is exact in one plane. An f32 is the sum of three: each takes the
 //! leading bits of what the ones before left. So a dot of f32 keeps the accuracy of f32, and the
 //! range, which half precision would not.
 
 use super::codes::is_fp8;
-use super::{Held, Lower, Made};
+use super::{Held, Lower};
 use crate::code::{Class, Operand, Reg};
-use crate::dot::SidePlan;
-use std::collections::HashMap;
+use tessera_tile_ir::Elem;
 use tessera_tile_ir::format::{Element, Kind};
-use tessera_tile_ir::op::OpKind;
-use tessera_tile_ir::{Elem, Value};
 
 /// Planes that hold every bit of an f32.
 pub(crate) const PLANES: usize = 3;
 
-/// Pairs of an operand: for the index of the first element of each in the tile, a register a plane.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Fragments {
-    pub(crate) pairs: HashMap<usize, Vec<Reg>>,
-}
-
-impl Fragments {
-    /// Planes of the operand.
-    pub(crate) fn planes(&self) -> usize {
-        self.pairs.values().next().map_or(0, Vec::len)
-    }
-}
-
 impl Lower<'_> {
-    /// A value as one side of a dot takes it.
-    pub(crate) fn fragments(&mut self, value: Value, side: &SidePlan) -> Fragments {
-        let key = (value, side.clone());
-        if let Some(known) = self.fragments.get(&key) {
-            return known.clone();
-        }
-        let made = self.make_fragments(value, side);
-        self.fragments.insert(key, made.clone());
-        let region = self.made.last_mut().expect("a region is open");
-        region.push(Made::Fragments(value, side.clone()));
-        made
-    }
-
-    fn make_fragments(&mut self, value: Value, side: &SidePlan) -> Fragments {
-        if let Some(op) = self.op_of(value) {
-            match (&op.kind, op.operands.first()) {
-                (OpKind::Transpose, Some(source)) => {
-                    let inner = side.transposed();
-                    let found = self.fragments(*source, &inner);
-                    let cols = inner.layout.cols;
-                    let place = |part: usize| part % cols * side.layout.cols + part / cols;
-                    let pairs = found.pairs.into_iter().map(|(part, regs)| (place(part), regs));
-                    return Fragments { pairs: pairs.collect() };
-                }
-                (OpKind::Decode, Some(source)) => {
-                    if let Some(found) = self.coded_fragments(*source, side) {
-                        return found;
-                    }
-                }
-                _ => {}
-            }
-        }
-        let held = self.get(value, &side.layout);
-        self.pairs_of(side, |lower, first, second| {
-            lower.split(held.regs[first], held.regs[second], PLANES)
-        })
-    }
-
-    /// Codes that stand for themselves, if every value of them is exact in bfloat16.
-    fn coded_fragments(&mut self, source: Value, side: &SidePlan) -> Option<Fragments> {
-        let (element, held) = match self.elem(source) {
-            Elem::Stored(element) if is_exact(element) => (element, self.get(source, &side.layout)),
-            Elem::Packed(format) if format.scale_tile.is_none() && is_exact(format.element) => {
-                (format.element, self.packed_codes(source, &side.layout))
-            }
-            _ => return None,
-        };
-        let elem = self.elem(source);
-        Some(self.pairs_of(side, |lower, first, second| {
-            vec![lower.code_pair((element, elem), &held, [first, second], None)]
-        }))
-    }
-
-    /// Calls `make` with the registers of each pair.
-    pub(crate) fn pairs_of(
-        &mut self,
-        side: &SidePlan,
-        mut make: impl FnMut(&mut Self, usize, usize) -> Vec<Reg>,
-    ) -> Fragments {
-        let layout = &side.layout;
-        let bit = layout.regs.iter().position(|step| *step == side.pair);
-        let bit = bit.expect("the two of a pair lie in one thread");
-        let first = (0..layout.num_regs()).filter(|reg| reg >> bit & 1 == 0);
-        let pairs = first.map(|reg| (layout.reg_part(reg), make(self, reg, reg | 1 << bit)));
-        Fragments { pairs: pairs.collect() }
-    }
-
     /// Two f32 as planes of bfloat16.
     pub(crate) fn split(&mut self, first: Reg, second: Reg, planes: usize) -> Vec<Reg> {
         let mut rest = [first, second];

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::fmt;
-use tessera_ptx::isa::Sm;
+use tessera_ptx::Sm;
 
 /// Threads of a warp.
 const WARP: u32 = 32;
@@ -58,8 +58,8 @@ pub const SM_100: Limits = Limits { major: 10, ..SM_90 };
 
 impl Limits {
     /// Those of a target.
-    pub fn of(sm: Sm) -> Self {
-        match sm {
+    pub fn of(target: Sm) -> Self {
+        match target {
             Sm::Sm90a => SM_90,
             Sm::Sm100a | Sm::Sm100f => SM_100,
         }

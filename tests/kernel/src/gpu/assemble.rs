@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tessera_ptx::Sm;
 use tessera_ptx::bundle::{PTXAS_VERSION, sha256};
-use tessera_ptx::isa::Sm;
 
 /// What the assembler is told besides the target: to say what a kernel takes, and to keep the
 /// author's lines.
@@ -43,7 +43,7 @@ pub struct Assembled {
 #[derive(Debug)]
 pub struct Assembler {
     tools: Toolchain,
-    sm: Sm,
+    target: Sm,
     cache: PathBuf,
 }
 
@@ -52,10 +52,10 @@ impl Assembler {
     ///
     /// # Errors
     /// If that folder cannot be made.
-    pub fn new(tools: Toolchain, sm: Sm, cache: &Path) -> Result<Self> {
+    pub fn new(tools: Toolchain, target: Sm, cache: &Path) -> Result<Self> {
         std::fs::create_dir_all(cache)
             .with_context(|| format!("cannot make {}", cache.display()))?;
-        Ok(Self { tools, sm, cache: cache.to_owned() })
+        Ok(Self { tools, target, cache: cache.to_owned() })
     }
 
     /// Assembles texts on every core; the outcomes are in their order.
@@ -97,7 +97,7 @@ impl Assembler {
             let text = file("ptx");
             write(&text, ptx.as_bytes())?;
             let mut ptxas = Command::new(&self.tools.ptxas);
-            ptxas.args(FLAGS).arg(format!("--gpu-name={}", self.sm.name()));
+            ptxas.args(FLAGS).arg(format!("--gpu-name={}", self.target.name()));
             let output = ptxas.arg(&text).arg("--output-file").arg(&cubin).output();
             let output = output.with_context(|| format!("cannot run {}", ptxas_name(&ptxas)))?;
             let words = [output.stdout, output.stderr].concat();
@@ -130,8 +130,8 @@ impl Assembler {
     /// Hash of everything that the outcome depends on.
     fn key(&self, ptx: &str) -> String {
         let [verbose, lines] = FLAGS;
-        let sm = self.sm;
-        let head = format!("{PTXAS_VERSION} {NVDISASM_VERSION} {sm} {verbose} {lines}\n");
+        let target = self.target.name();
+        let head = format!("{PTXAS_VERSION} {NVDISASM_VERSION} {target} {verbose} {lines}\n");
         sha256((head + ptx).as_bytes())[..32].to_owned()
     }
 }

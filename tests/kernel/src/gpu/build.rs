@@ -2,17 +2,22 @@
 
 use super::assemble::{Assembler, Outcome};
 use super::baseline::Baseline;
+use super::bundle::Built;
 use super::diagnose::{SourceMap, refusals};
-use super::report::{Report, Row, Variant};
+use super::explain::explain;
+use super::generate::Variant;
+use super::report::{Report, Row, State};
 use super::toolchain::Toolchain;
-use super::{bar, by_hand};
+use super::{bar, bundle, by_hand, facts, generate};
 use crate::source::Sources;
+use crate::terminal::{WIDTH, show, terminal_width};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use tessera_ptx::Sm;
 use tessera_ptx::bundle::PTXAS_VERSION;
-use tessera_ptx::isa::{Missing, Sm, ptx_version};
+use tessera_ptx::isa::{Missing, ptx_version};
 
 /// What `cargo xtask build-kernels` is told.
 #[derive(Debug, Args)]
@@ -23,6 +28,12 @@ pub struct Options {
     /// Only variants whose label begins like this.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
+    /// Not the report, but the source of this variant with what became of each line.
+    #[arg(long, value_name = "KERNEL", conflicts_with_all = ["only", "bless", "json", "out"])]
+    pub explain: Option<String>,
+    /// Characters of a line; the terminal's if not given.
+    #[arg(long, requires = "explain")]
+    pub width: Option<usize>,
     /// The report as JSON, for machines.
     #[arg(long)]
     pub json: bool,
@@ -72,8 +83,8 @@ impl Places {
     }
 
     /// The committed figures of a target.
-    pub fn baseline(&self, sm: Sm) -> PathBuf {
-        self.root.join("bench/kernels").join(format!("{}.json", folder(sm)))
+    pub fn baseline(&self, target: Sm) -> PathBuf {
+        self.root.join("bench/kernels").join(format!("{}.json", folder(target)))
     }
 
     fn cache(&self) -> PathBuf {
@@ -82,8 +93,8 @@ impl Places {
 }
 
 /// `sm90a`: a target's name as a folder.
-fn folder(sm: Sm) -> String {
-    sm.name().replace('_', "")
+fn folder(target: Sm) -> String {
+    target.name().replace('_', "")
 }
 
 /// Runs the command. Whether all is well; if not, it has said why.
@@ -91,38 +102,105 @@ fn folder(sm: Sm) -> String {
 /// # Errors
 /// What keeps it from finding out.
 pub fn run(options: &Options, places: &Places) -> Result<bool> {
+    if let Some(wanted) = &options.explain {
+        return explain_one(wanted, options, places);
+    }
     let tools = tools(options, places)?;
-    let variants = by_hand::read(&options.ptx)?;
+    let (variants, mistakes) = match options.ptx.as_slice() {
+        [] => {
+            let only = options.only.as_deref().unwrap_or("");
+            generate::variants(options.sm, only, &places.root)
+        }
+        files => (by_hand::read(files)?, Vec::new()),
+    };
+    mistakes.iter().for_each(|mistake| eprintln!("{mistake}\n"));
+    if variants.is_empty() && mistakes.is_empty() {
+        bail!("no variant begins with `{}`", options.only.as_deref().unwrap_or(""));
+    }
     let outcomes = match &tools {
         None => None,
         Some(tools) => Some(assemble(&variants, tools, options.sm, places)?),
     };
     let (mut report, missing) = report(&variants, outcomes.as_deref(), options.sm);
     let refused = say_findings(&variants, outcomes.as_deref().unwrap_or_default());
-    missing.iter().for_each(|missing| eprintln!("warning: {missing}"));
-    let path = places.baseline(options.sm);
-    let baseline = Baseline::read(&path)?;
+    missing.iter().for_each(|missing| eprintln!("error: {missing}"));
+    let broken = hold_facts(&variants, outcomes.as_deref().unwrap_or_default(), &mut report);
+    broken.iter().for_each(|broken| eprintln!("error: {broken}"));
     if options.ptx.is_empty() {
-        if let Some(baseline) = baseline.as_ref().filter(|_| !options.bless) {
-            baseline.compare(&mut report, options.only.is_none());
-        }
-        if options.bless {
-            let kept = baseline.filter(|_| options.only.is_some());
-            bless(&report, kept, &path)?;
-        }
+        compare(&mut report, options, places)?;
+        let built =
+            Built { variants: &variants, rows: &report.variants, outcomes: outcomes.as_deref() };
+        write_bundle(&built, options, places)?;
     }
-    match options.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
-        false => print!("{}", report.table()),
-    }
-    for regression in &report.regressions {
-        eprintln!("error: {regression}");
-    }
+    show(&match options.json {
+        true => serde_json::to_string_pretty(&report)? + "\n",
+        false => report.table(),
+    })?;
+    report.regressions.iter().for_each(|regression| eprintln!("error: {regression}"));
     if !report.regressions.is_empty() {
+        let path = places.baseline(options.sm);
         eprintln!("worse than {}: --bless if it must be", path.display());
     }
     let unasked = report.ptxas.is_none() && !options.offline;
-    Ok(!refused && report.regressions.is_empty() && !unasked)
+    let fine = [mistakes.is_empty(), missing.is_empty(), broken.is_empty(), !refused, !unasked];
+    Ok(fine.iter().all(|&fine| fine) && report.regressions.is_empty())
+}
+
+/// Shows the source of the first variant whose label begins like this.
+fn explain_one(wanted: &str, options: &Options, places: &Places) -> Result<bool> {
+    let (mut variants, mistakes) = match options.ptx.as_slice() {
+        [] => generate::variants(options.sm, wanted, &places.root),
+        files => (by_hand::read(files)?, Vec::new()),
+    };
+    mistakes.iter().for_each(|mistake| eprintln!("{mistake}\n"));
+    if variants.len() > 1 {
+        let labels: Vec<&str> = variants.iter().map(|variant| variant.label.as_str()).collect();
+        eprintln!("the first of {}", labels.join(", "));
+    }
+    variants.truncate(1);
+    let Some(variant) = variants.first() else { bail!("no variant begins with `{wanted}`") };
+    let tools = tools(options, places)?;
+    let outcomes = match &tools {
+        None => Vec::new(),
+        Some(tools) => assemble(&variants, tools, options.sm, places)?,
+    };
+    let refused = say_findings(&variants, &outcomes);
+    let sass = match outcomes.first() {
+        Some(Outcome::Assembled(made)) => Some(&made.sass),
+        _ => None,
+    };
+    let sources = Sources::of_workspace();
+    let width = options.width.or_else(terminal_width).unwrap_or(WIDTH).max(40);
+    show(&explain(variant, sass, &|file| sources.lines(file), width))?;
+    Ok(!refused)
+}
+
+/// Compares with the baseline, or makes what was measured the baseline.
+fn compare(report: &mut Report, options: &Options, places: &Places) -> Result<()> {
+    let path = places.baseline(options.sm);
+    let baseline = Baseline::read(&path)?;
+    if options.bless {
+        let kept = baseline.filter(|_| options.only.is_some());
+        return bless(report, kept, &path);
+    }
+    match baseline {
+        Some(baseline) => baseline.compare(report, options.only.is_none()),
+        None => report.notes.push("there is no baseline yet: --bless makes one".to_owned()),
+    }
+    Ok(())
+}
+
+/// A bundle has every kernel, so one of some kernels is written only where somebody asks for it.
+fn write_bundle(built: &Built<'_>, options: &Options, places: &Places) -> Result<()> {
+    let usual = places.target.join("kernels").join(folder(options.sm));
+    let out = match (&options.out, &options.only) {
+        (Some(out), _) => out,
+        (None, None) => &usual,
+        (None, Some(_)) => return Ok(()),
+    };
+    bundle::write_to(out, options.sm, built)?;
+    eprintln!("wrote {}", out.display());
+    Ok(())
 }
 
 fn tools(options: &Options, places: &Places) -> Result<Option<Toolchain>> {
@@ -142,10 +220,10 @@ fn tools(options: &Options, places: &Places) -> Result<Option<Toolchain>> {
 fn assemble(
     variants: &[Variant],
     tools: &Toolchain,
-    sm: Sm,
+    target: Sm,
     places: &Places,
 ) -> Result<Vec<Outcome>> {
-    let assembler = Assembler::new(tools.clone(), sm, &places.cache())?;
+    let assembler = Assembler::new(tools.clone(), target, &places.cache())?;
     let texts: Vec<&str> = variants.iter().map(|variant| variant.ptx.as_str()).collect();
     let bar = bar(texts.len() as u64, "assembling");
     let outcomes = assembler.all(&texts, &bar);
@@ -156,25 +234,45 @@ fn assemble(
 fn report(
     variants: &[Variant],
     outcomes: Option<&[Outcome]>,
-    sm: Sm,
+    target: Sm,
 ) -> (Report, BTreeSet<String>) {
     let mut rows = Vec::new();
     let mut missing = BTreeSet::new();
     for (i, variant) in variants.iter().enumerate() {
         let outcome = outcomes.and_then(|all| all.get(i));
-        let (row, lacks) = Row::of(variant, sm, outcome);
+        let (row, lacks) = Row::of(variant, target, outcome);
         missing.extend(lacks.iter().map(Missing::to_string));
         rows.push(row);
     }
     let report = Report {
         ptxas: outcomes.map(|_| PTXAS_VERSION),
         ptx: ptx_version(),
-        target: sm.name(),
+        target: target.name(),
         variants: rows,
         regressions: Vec::new(),
         notes: Vec::new(),
     };
     (report, missing)
+}
+
+/// Holds the facts against every usable variant, and notes in its row that they are true; what is
+/// not true.
+fn hold_facts(variants: &[Variant], outcomes: &[Outcome], report: &mut Report) -> Vec<String> {
+    let sources = Sources::of_workspace();
+    let read = |file: &str| sources.lines(file);
+    let mut all = Vec::new();
+    for ((variant, outcome), row) in variants.iter().zip(outcomes).zip(&mut report.variants) {
+        let Outcome::Assembled(made) = outcome else { continue };
+        if row.state != State::Usable {
+            continue;
+        }
+        let broken = facts::broken(variant, &made.sass, &read);
+        if broken.is_empty() {
+            row.checks.push("sass");
+        }
+        all.extend(broken.iter().map(|broken| format!("{}: {broken}", variant.label)));
+    }
+    all
 }
 
 /// Prints errors and warnings of the assembler at the author's lines. Whether there was an error.

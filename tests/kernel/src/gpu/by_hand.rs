@@ -1,6 +1,6 @@
 //! PTX that somebody wrote by hand, for a look at what comes of it.
 
-use super::report::Variant;
+use super::generate::Variant;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,7 @@ fn variant(text: &str) -> Option<Variant> {
         threads: number_after(text, ".reqntid ").unwrap_or(128),
         shared_bytes: number_after(text, "// shared ").unwrap_or(0),
         ptx: text.to_owned(),
+        source: None,
     })
 }
 

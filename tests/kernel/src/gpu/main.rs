@@ -22,7 +22,11 @@ enum Command {
     Build(build::Options),
     /// Asks the assembler which targets take each form of the instruction table.
     #[command(name = "probe-isa")]
-    Probe,
+    Probe {
+        /// Write nothing; fail if the table says something else.
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -40,11 +44,11 @@ fn main() -> ExitCode {
 fn run(command: &Command, places: &Places) -> Result<bool> {
     match command {
         Command::Build(options) => build::run(options, places),
-        Command::Probe => {
+        Command::Probe { check } => {
             let tools = Toolchain::fetch(&places.toolchain())?;
             let table = places.root.join("kernel-dsl/ptx/src/isa.toml");
-            probe::run(&tools, &table, &places.target.join("kernels/probe"))?;
-            Ok(true)
+            let changed = probe::run(&tools, &table, &places.target.join("kernels/probe"), *check)?;
+            Ok(!(*check && changed))
         }
     }
 }

@@ -26,11 +26,12 @@ fn instruction(line: &str) -> Option<&str> {
     line.strip_prefix('"')?.split_once("\" = ").map(|(instruction, _)| instruction)
 }
 
-/// Asks for every form and writes the table; says what changed.
+/// Asks for every form, says what the table has otherwise, and writes it unless `check`. Whether
+/// there was anything.
 ///
 /// # Errors
 /// If a tool cannot be run, or an instruction of the table is malformed.
-pub fn run(tools: &Toolchain, table: &Path, scratch: &Path) -> Result<()> {
+pub fn run(tools: &Toolchain, table: &Path, scratch: &Path, check: bool) -> Result<bool> {
     let text = std::fs::read_to_string(table)
         .with_context(|| format!("cannot read {}", table.display()))?;
     std::fs::create_dir_all(scratch)?;
@@ -50,9 +51,11 @@ pub fn run(tools: &Toolchain, table: &Path, scratch: &Path) -> Result<()> {
     let new = rewritten(&text, &answers);
     let changed = text.lines().zip(new.lines()).filter(|(old, new)| old != new);
     changed.for_each(|(old, new)| println!("- {old}\n+ {new}"));
-    std::fs::write(table, new).with_context(|| format!("cannot write {}", table.display()))?;
+    if !check {
+        std::fs::write(table, &new).with_context(|| format!("cannot write {}", table.display()))?;
+    }
     println!("{} forms on {} targets", answers.len(), Sm::ALL.len());
-    Ok(())
+    Ok(text != new)
 }
 
 /// One answer a target, for every instruction in its order.
@@ -87,7 +90,7 @@ fn ask(instruction: &str, sm: Sm, tools: &Toolchain, own: &Path) -> Result<Answe
     let file = own.with_extension("ptx");
     std::fs::write(&file, kernel(instruction, sm))?;
     let mut ptxas = Command::new(&tools.ptxas);
-    ptxas.arg(format!("--gpu-name={}", sm.name())).arg(&file);
+    ptxas.arg(format!("--gpu-name={sm}")).arg(&file);
     let output = ptxas.arg("--output-file").arg(own.with_extension("cubin")).output();
     let output = output.context("cannot run ptxas")?;
     if output.status.success() {

@@ -3,24 +3,13 @@
 use super::arch::{Limiter, Limits, Needs, Occupancy, occupancy};
 use super::assemble::Outcome;
 use super::baseline::Change;
+use super::generate::Variant;
 use super::ptxas::Figures;
 use super::sass::{Products, Sass};
 use serde::Serialize;
 use std::fmt::Write;
-use tessera_ptx::isa::{Missing, Sm, forms, require};
-
-/// A variant before it is assembled.
-#[derive(Debug, Clone)]
-pub struct Variant {
-    /// Unique among variants, such as `w_gemm<int4-g32>[BM=4]`.
-    pub label: String,
-    /// Its PTX.
-    pub ptx: String,
-    /// Threads of a program.
-    pub threads: u32,
-    /// Dynamic shared memory of a program, in bytes.
-    pub shared_bytes: u32,
-}
+use tessera_ptx::Sm;
+use tessera_ptx::isa::{Missing, forms, require};
 
 /// Whether a variant may be launched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -70,7 +59,7 @@ pub struct Row {
     pub state: State,
     /// What only the assembler knows.
     pub measured: Option<Measured>,
-    /// What it passed: `asm`, the assembler; `isa`, the instruction table.
+    /// What it passed: `asm`, the assembler; `isa`, the instruction table; `sass`, the facts.
     pub checks: Vec<&'static str>,
     /// How it differs from the committed baseline.
     pub change: Option<Change>,
@@ -78,9 +67,9 @@ pub struct Row {
 
 impl Row {
     /// The row of a variant, and what its instructions lack in the table.
-    pub fn of(variant: &Variant, sm: Sm, outcome: Option<&Outcome>) -> (Self, Vec<Missing>) {
+    pub fn of(variant: &Variant, target: Sm, outcome: Option<&Outcome>) -> (Self, Vec<Missing>) {
         let used = forms(&variant.ptx);
-        let missing = used.into_iter().filter_map(|form| require(form, sm).err());
+        let missing = used.into_iter().filter_map(|form| require(form, target).err());
         let missing: Vec<Missing> = missing.collect();
         let mut checks = Vec::new();
         let (state, measured) = match outcome {
@@ -88,7 +77,8 @@ impl Row {
             Some(Outcome::Refused(_)) => (State::Refused, None),
             Some(Outcome::Assembled(made)) => {
                 checks.push("asm");
-                let (state, measured) = judge(variant, &Limits::of(sm), made.figures, &made.sass);
+                let (state, measured) =
+                    judge(variant, &Limits::of(target), made.figures, &made.sass);
                 (state, Some(measured))
             }
         };
@@ -285,7 +275,7 @@ mod tests {
 
     fn variant(label: &str, threads: u32, shared_bytes: u32) -> Variant {
         let ptx = "\tadd.s32 %r1, %r2, %r3;\n".to_owned();
-        Variant { label: label.to_owned(), ptx, threads, shared_bytes }
+        Variant { label: label.to_owned(), ptx, threads, shared_bytes, source: None }
     }
 
     fn assembled(figures: Figures, sass: &str) -> Outcome {

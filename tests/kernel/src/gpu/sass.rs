@@ -130,8 +130,7 @@ impl Sass {
                 waiting.push(label);
             } else if let Some((address, text)) = instruction(line) {
                 waiting.drain(..).for_each(|label| _ = labels.insert(label, address));
-                let words = text.split_whitespace();
-                let opcode = words.skip_while(|word| word.starts_with('@')).next();
+                let opcode = text.split_whitespace().find(|word| !word.starts_with('@'));
                 let opcode = opcode.unwrap_or_default().trim_end_matches(';').to_owned();
                 if opcode != "NOP" {
                     let source = source.clone();

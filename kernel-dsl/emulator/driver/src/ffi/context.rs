@@ -188,8 +188,8 @@ pub(super) extern "C" fn cuCtxEnablePeerAccess(peer: Handle, flags: u32) -> Code
         let (own, other) = (driver.current()?, driver.context(peer)?);
         let differ = own.core.device.ordinal != other.core.device.ordinal;
         ensure(differ, Code::ERROR_PEER_ACCESS_UNSUPPORTED)?;
-        let new = lock(&own.peers).insert(peer);
-        ensure(new, Code::ERROR_PEER_ACCESS_ALREADY_ENABLED)
+        let before = lock(&own.core.peers).insert(peer, other.core.device.ordinal);
+        ensure(before.is_none(), Code::ERROR_PEER_ACCESS_ALREADY_ENABLED)
     })
 }
 
@@ -197,7 +197,7 @@ pub(super) extern "C" fn cuCtxEnablePeerAccess(peer: Handle, flags: u32) -> Code
 pub(super) extern "C" fn cuCtxDisablePeerAccess(peer: Handle) -> Code {
     call("cuCtxDisablePeerAccess", |driver| {
         driver.context(peer)?;
-        let known = lock(&driver.current()?.peers).remove(&peer);
-        ensure(known, Code::ERROR_PEER_ACCESS_NOT_ENABLED)
+        let known = lock(&driver.current()?.core.peers).remove(&peer);
+        ensure(known.is_some(), Code::ERROR_PEER_ACCESS_NOT_ENABLED)
     })
 }

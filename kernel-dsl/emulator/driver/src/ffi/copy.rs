@@ -285,8 +285,8 @@ pub(super) extern "C" fn cuMemcpy2DAsync_v2(copy: In<Copy2d>, stream: Handle) ->
 pub(super) fn check_fill(driver: &Driver, fill: &Fill) -> Outcome {
     let invalid = Code::ERROR_INVALID_VALUE;
     let element = u64::from(fill.element);
-    ensure(matches!(fill.element, 1 | 2 | 4) && fill.dst % element == 0, invalid)?;
-    ensure(fill.rows <= 1 || fill.pitch % element == 0, invalid)?;
+    ensure(matches!(fill.element, 1 | 2 | 4) && fill.dst.is_multiple_of(element), invalid)?;
+    ensure(fill.rows <= 1 || fill.pitch.is_multiple_of(element), invalid)?;
     if fill.width == 0 || fill.rows == 0 {
         return Ok(());
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A function whose context still works.
 pub(super) fn function(driver: &Driver, handle: Handle) -> Outcome<Arc<Function>> {
     let function = driver.functions.find(handle)?;
-    driver.context(function.context)?.core.check()?;
+    function.core.check()?;
     Ok(function)
 }
 
@@ -192,7 +192,7 @@ pub(super) extern "C" fn cuOccupancyMaxPotentialBlockSizeWithFlags(
             best = best.max((ctas * size, size, ctas));
         }
         let int = |value: u32| i32::try_from(value).map_err(|_| Code::ERROR_UNKNOWN);
-        let device = &driver.context(function.context)?.core.device;
+        let device = &function.core.device;
         grid.set(device.sm_count() * int(best.2)?)?;
         threads.set(int(best.1)?)
     })

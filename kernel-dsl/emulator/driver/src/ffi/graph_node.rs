@@ -216,7 +216,7 @@ pub(super) extern "C" fn cuGraphKernelNodeGetParams_v2(
             params: kernel.place_list(),
             extra: 0,
             kernel: 0,
-            context: kernel.function.context,
+            context: kernel.function.core.id,
         })
     })
 }

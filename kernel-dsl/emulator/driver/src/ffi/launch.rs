@@ -87,7 +87,7 @@ fn launch(
 ) -> Outcome {
     let function = function(driver, handle)?;
     let stream = driver.stream(stream)?;
-    ensure(stream.core.id == function.context, Code::ERROR_INVALID_HANDLE)?;
+    ensure(stream.core.id == function.core.id, Code::ERROR_INVALID_HANDLE)?;
     let kernel = kernel(function, shape, params)?;
     driver.issue(&stream, Step::Kernel(kernel)).map(|_| ())
 }

@@ -84,7 +84,7 @@ pub(super) extern "C" fn cuMemFreeAsync(pointer: u64, stream: u64) -> Code {
         if pointer == 0 {
             return Ok(());
         }
-        driver.refuse_captured(&stream)?;
+        driver.refuse_memory_node(&stream)?;
         let (device, ..) = driver.owner(pointer).ok_or(Code::ERROR_INVALID_VALUE)?;
         device.ledger.begin_free(pointer)?;
         driver.queue(&stream, Vec::new(), Work::Free(device.clone(), pointer));

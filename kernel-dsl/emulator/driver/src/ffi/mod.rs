@@ -20,8 +20,11 @@ mod module;
 #[expect(unsafe_code, reason = "pointers that the program passes are read and written")]
 mod pointers;
 mod pool;
+#[cfg(test)]
+mod signatures;
 mod stream;
 mod tensor;
+mod unsupported;
 
 use crate::code::{Code, Outcome, log};
 use crate::driver::{Driver, driver};

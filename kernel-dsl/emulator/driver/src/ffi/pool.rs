@@ -15,6 +15,8 @@ use std::ffi::c_void;
 /// `CU_MEM_LOCATION_TYPE_DEVICE` and `CU_MEM_ALLOCATION_TYPE_PINNED`.
 const ON_DEVICE: u32 = 1;
 const PINNED: u32 = 1;
+/// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
+const READ_WRITE: u32 = 3;
 
 fn allocate_in_order(
     driver: &Driver,
@@ -24,7 +26,7 @@ fn allocate_in_order(
 ) -> Outcome {
     let (pool, stream) = at;
     let stream = driver.stream(stream)?;
-    driver.refuse_captured(&stream)?;
+    driver.refuse_memory_node(&stream)?;
     let context = context_of(driver, stream.core.id)?;
     let ordinal = context.core.device.ordinal;
     let pool = match pool {
@@ -143,12 +145,15 @@ pub(super) extern "C" fn cuMemPoolSetAccess(
     count: usize,
 ) -> Code {
     call("cuMemPoolSetAccess", |driver| {
-        let own = driver.pools.find(pool)?.device;
+        let pool = driver.pools.find(pool)?;
         for access in descriptions.array(count)? {
             ensure(access.location.kind == ON_DEVICE, Code::ERROR_INVALID_VALUE)?;
             let device = driver.device(access.location.id)?.ordinal;
-            // A device always has access to its own pools; to others' it always has, too.
-            ensure(device != own || access.flags == 3, Code::ERROR_INVALID_VALUE)?;
+            // None, or to read and write; and a device always has access to its own pools.
+            ensure(matches!(access.flags, 0 | READ_WRITE), Code::ERROR_INVALID_VALUE)?;
+            let own = device == pool.device;
+            ensure(!own || access.flags == READ_WRITE, Code::ERROR_INVALID_VALUE)?;
+            pool.grant(device, access.flags == READ_WRITE);
         }
         Ok(())
     })
@@ -161,8 +166,8 @@ pub(super) extern "C" fn cuMemPoolGetAccess(
     location: In<MemLocation>,
 ) -> Code {
     call("cuMemPoolGetAccess", |driver| {
-        driver.pools.find(pool)?;
-        driver.device(location.read()?.id)?;
-        flags.set(3) // read and write
+        let pool = driver.pools.find(pool)?;
+        let device = driver.device(location.read()?.id)?.ordinal;
+        flags.set(if pool.grants(device) { READ_WRITE } else { 0 })
     })
 }

@@ -2,9 +2,9 @@
 
 #![expect(unsafe_code, reason = "exported symbols have fixed names")]
 
+use super::call;
 use super::layout::TensorMap;
 use super::pointers::{In, Out};
-use super::{call, unsupported};
 use crate::code::{Code, ensure};
 use crate::tensor_map::Tiled;
 use std::ffi::c_void;
@@ -27,7 +27,7 @@ pub(super) extern "C" fn cuTensorMapEncodeTiled(
     call("cuTensorMapEncodeTiled", |_| {
         let rank = rank as usize;
         ensure((1..=5).contains(&rank), Code::ERROR_INVALID_VALUE)?;
-        ensure(map.address() % 64 == 0, Code::ERROR_INVALID_VALUE)?;
+        ensure(map.address().is_multiple_of(64), Code::ERROR_INVALID_VALUE)?;
         let tiled = Tiled {
             data_type,
             address: address.address() as u64,
@@ -41,12 +41,5 @@ pub(super) extern "C" fn cuTensorMapEncodeTiled(
             oob_fill,
         };
         map.set(TensorMap { words: tiled.encode()? })
-    })
-}
-
-#[unsafe(no_mangle)]
-pub(super) extern "C" fn cuTensorMapEncodeIm2col(_map: Out<TensorMap>) -> Code {
-    call("cuTensorMapEncodeIm2col", |_| {
-        unsupported("cuTensorMapEncodeIm2col", "the emulator has tiled maps only")
     })
 }

@@ -4,9 +4,10 @@
 #![allow(dead_code, unused_macros, reason = "each test file uses a part")]
 
 use cudarc::driver::{CudaContext, sys};
+use std::ffi::c_void;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Set in the process that runs a test's body.
 const INSIDE: &str = "TESSERA_STAND_IN_TEST";
@@ -26,15 +27,9 @@ fn folder() -> &'static PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let this = std::env::current_exe().expect("this program's path");
-        let library = this.with_file_name("libtessera_emulator_driver.so");
-        assert!(library.exists(), "{} was not built", library.display());
         let stem = this.file_stem().expect("a name");
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(stem);
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("a folder for the library");
-        for name in ["libcuda.so", "libcuda.so.1"] {
-            std::os::unix::fs::symlink(&library, folder.join(name)).expect("a link");
-        }
+        tessera_emulator_driver::install(&folder).expect("the library was built");
         folder
     })
 }
@@ -78,6 +73,64 @@ pub(crate) fn ok(code: sys::CUresult) {
 #[track_caller]
 pub(crate) fn context(ordinal: usize) -> Arc<CudaContext> {
     CudaContext::new(ordinal).expect("a context")
+}
+
+/// Device memory of the current context.
+#[track_caller]
+pub(crate) fn device_memory(bytes: usize) -> u64 {
+    let mut pointer = 0;
+    ok(cu!(cuMemAlloc_v2(&mut pointer, bytes)));
+    pointer
+}
+
+/// New device memory that holds `data`.
+#[track_caller]
+pub(crate) fn upload(data: &[u32]) -> u64 {
+    let pointer = device_memory(data.len() * 4);
+    ok(cu!(cuMemcpyHtoD_v2(pointer, data.as_ptr().cast(), data.len() * 4)));
+    pointer
+}
+
+/// What lies in device memory, when all work in the default stream is done.
+#[track_caller]
+pub(crate) fn download(pointer: u64, len: usize) -> Vec<u32> {
+    let mut data = vec![0; len];
+    ok(cu!(cuMemcpyDtoH_v2(data.as_mut_ptr().cast(), pointer, len * 4)));
+    data
+}
+
+/// A stream; it is ordered with the default stream unless `flags` is 1.
+#[track_caller]
+pub(crate) fn stream(flags: u32) -> sys::CUstream {
+    let mut stream = std::ptr::null_mut();
+    ok(cu!(cuStreamCreate(&mut stream, flags)));
+    stream
+}
+
+/// An event; it can be measured unless `flags` is 2.
+#[track_caller]
+pub(crate) fn event(flags: u32) -> sys::CUevent {
+    let mut event = std::ptr::null_mut();
+    ok(cu!(cuEventCreate(&mut event, flags)));
+    event
+}
+
+/// The numbers of the notes that streams have made, in order.
+static RAN: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+extern "C" fn note(data: *mut c_void) {
+    RAN.lock().expect("no note panics").push(data as usize);
+}
+
+/// Queues a host function that notes a number when the stream gets to it.
+#[track_caller]
+pub(crate) fn queue_note(stream: sys::CUstream, number: usize) {
+    ok(cu!(cuLaunchHostFunc(stream, Some(note), number as *mut c_void)));
+}
+
+/// The notes made since this was asked last.
+pub(crate) fn ran() -> Vec<usize> {
+    std::mem::take(&mut *RAN.lock().expect("no note panics"))
 }
 
 /// The integers from `start` on.
