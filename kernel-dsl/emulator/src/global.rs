@@ -2,6 +2,7 @@
 //! bytes were written and who touched them last.
 
 use crate::fault::MemoryError;
+use crate::written::Written;
 
 /// Where global memory starts.
 pub(crate) const GLOBAL_BASE: u64 = 0x7000_0000_0000;
@@ -38,8 +39,7 @@ pub(crate) struct Block {
     freed: bool,
     pub(crate) read_only: bool,
     data: Vec<u8>,
-    /// A bit for each byte that was written.
-    written: Vec<u64>,
+    written: Written,
     pages: Vec<Option<Page>>,
 }
 
@@ -52,26 +52,22 @@ impl Block {
         &mut self.data[offset..offset + len]
     }
 
-    /// Whether all of a range was written. Ranges of an access do not cross 64 bytes.
+    /// Whether all of a range was written.
     pub(crate) fn is_written(&self, offset: usize, len: usize) -> bool {
-        let bits = crate::types::low_mask(len as u32) << (offset % 64);
-        self.written[offset / 64] & bits == bits
+        self.written.covers(offset, len)
     }
 
     pub(crate) fn mark_written(&mut self, offset: usize, len: usize) {
-        let (mut at, end) = (offset, offset + len);
-        while at < end {
-            let count = (64 - at % 64).min(end - at);
-            self.written[at / 64] |= crate::types::low_mask(count as u32) << (at % 64);
-            at += count;
-        }
+        self.written.mark(offset, len);
     }
 
-    /// The record of the word at an offset.
-    pub(crate) fn record(&mut self, offset: usize) -> &mut WordRecord {
+    /// The records of the words from an offset up to another, as far as they share a page.
+    pub(crate) fn records(&mut self, offset: usize, end: usize) -> &mut [WordRecord] {
         let page = self.pages[offset / PAGE]
             .get_or_insert_with(|| Box::new([WordRecord::default(); PAGE / 4]));
-        &mut page[offset % PAGE / 4]
+        let first = offset % PAGE / 4;
+        let count = (end - offset).div_ceil(4).min(PAGE / 4 - first);
+        &mut page[first..first + count]
     }
 }
 
@@ -123,7 +119,7 @@ impl GlobalMemory {
             freed: false,
             read_only: false,
             data: vec![0; size],
-            written: vec![0; size.div_ceil(64)],
+            written: Written::new(size),
             pages,
         });
         Ok(base)
@@ -137,7 +133,7 @@ impl GlobalMemory {
         };
         block.freed = true;
         block.data = Vec::new();
-        block.written = Vec::new();
+        block.written = Written::default();
         block.pages = Vec::new();
         self.used -= block.len;
         Ok(())

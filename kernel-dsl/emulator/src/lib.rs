@@ -27,6 +27,7 @@ mod program;
 mod syntax;
 mod tensor;
 mod types;
+mod written;
 
 pub use fault::{Fault, FaultKind, MemoryError, Place};
 pub use machine::{Config, Launch, Machine, Schedule};

@@ -115,7 +115,22 @@ impl Format {
             return sign | if kept { self.largest() } else { self.infinity() };
         }
         let (significand, exponent) = split(value);
-        self.encode_parts(sign != 0, u128::from(significand), exponent, (round, saturate))
+        if significand == 0 {
+            return sign;
+        }
+        // An f64 has more bits than any other format, so some are dropped, and 64 suffice.
+        let top = exponent + 63 - significand.leading_zeros() as i32;
+        let scale = top.max(1 - self.bias);
+        let drop = scale - self.mantissa as i32 - exponent;
+        let (kept, rest) = match drop {
+            1..=63 => {
+                let low = significand & ((1 << drop) - 1);
+                (significand >> drop, Rest::of(u128::from(low), 1 << (drop - 1)))
+            }
+            64.. => (0, Rest::Below),
+            _ => (significand << -drop, Rest::Exact),
+        };
+        self.finish((sign, scale), kept, rest, (round, saturate))
     }
 
     /// The code of `significand * 2^exponent`.
@@ -131,10 +146,9 @@ impl Format {
             return sign;
         }
         let top = exponent + 127 - significand.leading_zeros() as i32;
-        let least = 1 - self.bias;
-        let scale = top.max(least);
+        let scale = top.max(1 - self.bias);
         let drop = scale - self.mantissa as i32 - exponent;
-        let (mut kept, rest) = match drop {
+        let (kept, rest) = match drop {
             ..=0 => ((significand << -drop) as u64, Rest::Exact),
             1..=127 => {
                 let low = significand & ((1 << drop) - 1);
@@ -142,8 +156,20 @@ impl Format {
             }
             _ => (0, Rest::Below),
         };
-        kept += u64::from(rounds_up(round, negative, kept & 1 == 1, rest));
-        let code = (((scale - least) as u64) << self.mantissa) + kept;
+        self.finish((sign, scale), kept, rest, (round, saturate))
+    }
+
+    /// Rounds what was kept of a significand whose unit is the last place at `scale`.
+    fn finish(
+        self,
+        (sign, scale): (u64, i32),
+        kept: u64,
+        rest: Rest,
+        (round, saturate): (Round, bool),
+    ) -> u64 {
+        let negative = sign != 0;
+        let kept = kept + u64::from(rounds_up(round, negative, kept & 1 == 1, rest));
+        let code = (((scale - (1 - self.bias)) as u64) << self.mantissa) + kept;
         if code <= self.largest() {
             return sign | code;
         }

@@ -5,7 +5,7 @@
 //! sum is rounded once. That, and the numbers of bits, are what arXiv 2511.10909 found by
 //! experiment (`microsoft/MMA-Sim`, MIT); the code here is written from the description.
 
-use crate::number::{F16, F32, Format, Round, Specials};
+use crate::number::{F16, F32, Format, Round, Specials, power};
 
 /// Fractional bits that are kept when terms are aligned, and where the number is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +35,8 @@ const ZERO_EXPONENT: i32 = -126;
 /// A factor or an addend, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Term {
-    /// With its sign; `fraction` bits of it lie behind the point.
-    significand: i64,
+    /// With its sign; as many bits of it as the format's mantissa has lie behind the point.
+    significand: i32,
     exponent: i32,
     special: Special,
 }
@@ -49,8 +49,15 @@ enum Special {
     Nan,
 }
 
+impl Term {
+    /// The number it is, if it is finite.
+    fn value(&self, mantissa: u32) -> f64 {
+        f64::from(self.significand) * power(self.exponent - mantissa as i32)
+    }
+}
+
 /// Takes a code apart.
-pub(crate) fn term(format: Format, code: u64) -> Term {
+fn term(format: Format, code: u64) -> Term {
     let negative = code >> (format.bits() - 1) & 1 == 1;
     let field = (code & format.exponent_mask()) >> format.mantissa;
     let fraction = code & ((1 << format.mantissa) - 1);
@@ -62,13 +69,40 @@ pub(crate) fn term(format: Format, code: u64) -> Term {
     let magnitude = match field {
         0 => fraction,
         _ => fraction | 1 << format.mantissa,
-    } as i64;
+    } as i32;
     let exponent = match magnitude {
         0 => ZERO_EXPONENT,
         _ => (field.max(1)) as i32 - format.bias,
     };
     let significand = if negative { -magnitude } else { magnitude };
     Term { significand, exponent, special: Special::Finite }
+}
+
+/// The rows of A or the columns of B, taken apart.
+pub(crate) struct Factors {
+    depth: usize,
+    terms: Vec<Term>,
+    values: Vec<f64>,
+    exponents: Vec<i32>,
+    finite: bool,
+}
+
+impl Factors {
+    /// Takes codes apart, `depth` of them for each line.
+    pub(crate) fn new(format: Format, depth: usize, codes: impl Iterator<Item = u64>) -> Factors {
+        let terms: Vec<Term> = codes.map(|code| term(format, code)).collect();
+        Factors {
+            depth,
+            values: terms.iter().map(|term| term.value(format.mantissa)).collect(),
+            exponents: terms.iter().map(|term| term.exponent).collect(),
+            finite: terms.iter().all(|term| term.special == Special::Finite),
+            terms,
+        }
+    }
+
+    fn range(&self, line: usize) -> std::ops::Range<usize> {
+        line * self.depth..(line + 1) * self.depth
+    }
 }
 
 /// What infinities and NaN make of a sum.
@@ -118,23 +152,20 @@ impl Infinities {
     }
 }
 
-/// Shifts a magnitude, cutting bits off towards zero.
-fn align(significand: i64, shift: i32) -> i64 {
-    match shift {
-        0.. => significand << shift,
-        -63..=-1 => {
-            let cut = (significand.unsigned_abs() >> -shift) as i64;
-            if significand < 0 { -cut } else { cut }
-        }
-        _ => 0,
+/// The largest exponent of the products of two lines, or of the addend.
+fn largest_exponent(a: &[i32], b: &[i32], addend: i32) -> i32 {
+    let mut largest = addend;
+    for (a, b) in a.iter().zip(b) {
+        largest = largest.max(a.wrapping_add(*b));
     }
+    largest
 }
 
-/// The code of `c + sum(a * b)`. `mantissa` is that of the factors, `addend` the format of `c`.
+/// The code of `c` plus the product of a row of A and a column of B.
 pub(crate) fn dot(
     model: Model,
-    mantissa: u32,
-    (a, b): (&[Term], &[Term]),
+    (a, row): (&Factors, usize),
+    (b, column): (&Factors, usize),
     (addend, c): (Format, u64),
 ) -> u64 {
     let format = match model.result {
@@ -142,40 +173,44 @@ pub(crate) fn dot(
         Rounded::F16 => F16,
     };
     let c = term(addend, c);
-    let mut largest = c.exponent;
-    let mut finite = c.special == Special::Finite;
-    for (a, b) in a.iter().zip(b) {
-        largest = largest.max(a.exponent + b.exponent);
-        finite &= a.special == Special::Finite && b.special == Special::Finite;
-    }
-    if !finite {
+    let (row, column) = (a.range(row), b.range(column));
+    if !a.finite || !b.finite || c.special != Special::Finite {
         let mut infinities = Infinities::default();
         infinities.addend(&c);
-        a.iter().zip(b).for_each(|(a, b)| infinities.product(a, b));
+        let pairs = a.terms[row.clone()].iter().zip(&b.terms[column.clone()]);
+        pairs.for_each(|(a, b)| infinities.product(a, b));
         if let Some(code) = infinities.result(format) {
             return code;
         }
     }
-    let from_product = model.fraction - 2 * mantissa as i32 - largest;
-    let products = a
-        .iter()
-        .zip(b)
-        .map(|(a, b)| align(a.significand * b.significand, a.exponent + b.exponent + from_product));
-    let from_addend = model.fraction - addend.mantissa as i32 - largest;
-    let sum = products.sum::<i64>() + align(c.significand, c.exponent + from_addend);
+    let (ea, eb) = (&a.exponents[row.clone()], &b.exponents[column.clone()]);
+    let largest = largest_exponent(ea, eb, c.exponent);
+    // Products are exact in f64 and so is their alignment; the cast cuts off towards zero.
+    let scale = power(model.fraction - largest);
+    let aligned = |value: f64| i64::from((value * scale) as i32);
+    let mut sum = aligned(c.value(addend.mantissa));
+    for (a, b) in a.values[row].iter().zip(&b.values[column]) {
+        sum = sum.wrapping_add(aligned(a * b));
+    }
     round(format, sum, largest - model.fraction)
 }
 
 /// Rounds a sum; what underflows loses its sign.
 fn round(format: Format, sum: i64, exponent: i32) -> u64 {
-    let round = if format == F32 { Round::Zero } else { Round::Nearest };
     let magnitude = sum.unsigned_abs();
+    let top = 63 - magnitude.leading_zeros() as i32 + exponent;
     if format == F32 && magnitude != 0 {
-        let top = 63 - magnitude.leading_zeros() as i32 + exponent;
+        let sign = if sum < 0 { 1 << 31 } else { 0 };
         if top >= 128 {
-            return format.exponent_mask() | if sum < 0 { 1 << 31 } else { 0 };
+            return format.exponent_mask() | sign;
+        }
+        if top >= -126 {
+            // The leading one moves to bit 63, then away; bits behind the mantissa are cut off.
+            let fraction = magnitude << magnitude.leading_zeros() << 1 >> 41;
+            return sign | ((top + 127) as u64) << 23 | fraction;
         }
     }
+    let round = if format == F32 { Round::Zero } else { Round::Nearest };
     let code = format.encode_parts(sum < 0, u128::from(magnitude), exponent, (round, false));
     let unsigned = code & ((1 << (format.bits() - 1)) - 1);
     if unsigned == 0 { 0 } else { code }
@@ -187,13 +222,13 @@ mod tests {
     use crate::number::{BF16, TF32};
 
     fn one(format: Format, a: &[f64], b: &[f64], c: f32) -> f32 {
-        let terms = |values: &[f64]| -> Vec<Term> {
-            let code = |&value: &f64| format.encode(value, Round::Nearest, false);
-            values.iter().map(|value| term(format, code(value))).collect()
+        let factors = |values: &[f64]| {
+            let codes = values.iter().map(|&value| format.encode(value, Round::Nearest, false));
+            Factors::new(format, values.len(), codes)
         };
-        let (a, b) = (terms(a), terms(b));
+        let (a, b) = (factors(a), factors(b));
         let c = (F32, u64::from(c.to_bits()));
-        f32::from_bits(dot(MMA_F32, format.mantissa, (&a, &b), c) as u32)
+        f32::from_bits(dot(MMA_F32, (&a, 0), (&b, 0), c) as u32)
     }
 
     #[test]

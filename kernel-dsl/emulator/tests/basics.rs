@@ -53,7 +53,7 @@ fn lanes_diverge_and_meet_again() {
     let steps = |mut n: u32| {
         let mut steps = 0;
         while n > 1 {
-            n = if n % 2 == 0 { n / 2 } else { 3 * n + 1 };
+            n = if n.is_multiple_of(2) { n / 2 } else { 3 * n + 1 };
             steps += 1;
         }
         steps

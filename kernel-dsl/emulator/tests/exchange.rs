@@ -1,5 +1,10 @@
 //! Exchanges between lanes, reductions at barriers, atomic operations.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "slots hold 64 bits of which a form's width is meant"
+)]
+
 mod harness;
 
 use harness::{Bench, SCHEDULES, module};

@@ -1,5 +1,10 @@
 //! f16, bf16 and the narrow formats, against tables that MPFR, numpy and ml_dtypes made.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "slots hold 64 bits of which a form's width is meant"
+)]
+
 mod harness;
 
 use harness::{Bench, module, words};
@@ -10,7 +15,7 @@ fn run(name: &str, forms: usize, [a, b, c]: [&[u64]; 3]) -> Vec<u64> {
     let mut bench = Bench::new(Schedule::Earliest);
     let out = bench.buffer(&vec![0u64; forms * 64]);
     let params = [bench.buffer(a), bench.buffer(b), bench.buffer(c), out];
-    bench.launch(&module, "forms", (1, 64, 0), &params).unwrap();
+    bench.launch(&module, "forms", (1, 64, 0), &params).expect("a clean run of a sound file");
     bench.read::<u64>(out, forms * 64)
 }
 
@@ -23,7 +28,7 @@ fn narrow(operands: [&[u64]; 3]) -> Vec<u64> {
 }
 
 fn rows(text: &str) -> Vec<Vec<u64>> {
-    let number = |word: &str| u64::from_str_radix(word, 16).unwrap();
+    let number = |word: &str| u64::from_str_radix(word, 16).expect("a clean run of a sound file");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| line.split(' ').map(number).collect()).collect()
 }
@@ -86,8 +91,11 @@ fn f32_is_rounded_as_numpy_does() {
 fn table(kind: &str, format: &str) -> Vec<(u64, u64)> {
     let text = include_str!("golden/narrow_formats.txt");
     let head = format!("{kind} {format} ");
-    let line = text.lines().find_map(|line| line.strip_prefix(&head)).unwrap();
-    let number = |word: &str| u64::from_str_radix(word, 16).unwrap();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(&head))
+        .expect("a clean run of a sound file");
+    let number = |word: &str| u64::from_str_radix(word, 16).expect("a clean run of a sound file");
     let entry = |(index, word): (usize, &str)| match word.split_once(':') {
         Some((code, result)) => (number(code), number(result)),
         None => (index as u64, number(word)),

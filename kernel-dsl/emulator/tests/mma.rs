@@ -1,6 +1,11 @@
 //! Tensor cores: floats against MMA-Sim's results, integers against plain sums, fragments against
 //! the manual's pictures of them.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "slots hold 64 bits of which a form's width is meant"
+)]
+
 mod harness;
 
 use harness::{Bench, module, words};
@@ -22,14 +27,16 @@ fn cases() -> Vec<Case> {
     let text = include_str!("golden/mma.txt");
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let codes = |line: &str| -> Vec<u64> {
-        line.split(' ').map(|word| u64::from_str_radix(word, 16).unwrap()).collect()
+        line.split(' ')
+            .map(|word| u64::from_str_radix(word, 16).expect("a clean run of a sound file"))
+            .collect()
     };
     let case = |lines: &[&str]| {
         let head: Vec<&str> = lines[0].split(' ').collect();
         Case {
             entry: head.join("_"),
             bits: if head[0] == "tf32" { 32 } else { 16 },
-            depth: head[1].parse().unwrap(),
+            depth: head[1].parse().expect("a clean run of a sound file"),
             half: head[2] == "f16",
             a: codes(lines[1]),
             b: codes(lines[2]),
@@ -85,7 +92,9 @@ fn run(entry: &str, registers: &[Vec<u32>], results: usize) -> Vec<u32> {
     let mut bench = Bench::new(Schedule::Earliest);
     let input = bench.buffer(&registers.concat());
     let out = bench.empty(results as u64 * 128);
-    let profile = bench.launch(&module, entry, (1, 32, 0), &[input, out]).unwrap();
+    let profile = bench
+        .launch(&module, entry, (1, 32, 0), &[input, out])
+        .expect("a clean run of a sound file");
     assert_eq!(profile.total.mma, 1);
     bench.read::<u32>(out, results * 32)
 }
@@ -171,6 +180,27 @@ fn eight_bit_floats_multiply_exactly_when_they_can() {
             .collect();
         let registers = [factor(&a, 8, 32, 16), factor(&b, 8, 32, 8), result(&c, false)];
         assert_eq!(run(entry, &registers, 4), result(&want, false), "{entry}");
+    }
+}
+
+/// Where an assembler splits the depth is visible in what is cut off beside large products.
+#[test]
+fn eight_bit_floats_are_split_by_register_halves() {
+    // 256 * 256 - 256 * 256 at two places, and 2^-6 * 2^-6 at a third.
+    let check = |small: usize, kept: bool| {
+        let (mut a, mut b) = (vec![0u64; 512], vec![0u64; 256]);
+        for (k, code_a, code_b) in [(0, 0x78, 0x78), (1, 0x78, 0xf8), (small, 8, 8)] {
+            (0..16).for_each(|row| a[row * 32 + k] = code_a);
+            (0..8).for_each(|column| b[column * 32 + k] = code_b);
+        }
+        let c = vec![0u64; 128];
+        let want = if kept { 2f32.powi(-12) } else { 0.0 };
+        let registers = [factor(&a, 8, 32, 16), factor(&b, 8, 32, 8), result(&c, false)];
+        let got = run("e4m3_32", &registers, 4);
+        assert!(got.iter().all(|&bits| f32::from_bits(bits) == want), "{small}");
+    };
+    for (small, kept) in [(2, true), (3, true), (4, false), (18, true), (29, false), (31, true)] {
+        check(small, kept);
     }
 }
 

@@ -122,7 +122,8 @@ fn a_dropped_barrier_is_found() {
     let mut planted = 0;
     let mut missed = Vec::new();
     for subject in one_of_each() {
-        let barriers = subject.compiled.ptx.matches("bar.sync 0;").count();
+        let lines = subject.compiled.ptx.lines();
+        let barriers = lines.filter(|line| line.trim() == "bar.sync 0;").count();
         let found: Vec<Option<String>> = (0..barriers)
             .into_par_iter()
             .map(|which| {
@@ -133,11 +134,7 @@ fn a_dropped_barrier_is_found() {
                     compiled: broken,
                     cases: Vec::new(),
                 };
-                let breaks = |case: &Case| {
-                    [Schedule::Earliest, Schedule::Latest, Schedule::Random(1)]
-                        .into_iter()
-                        .any(|schedule| check(&broken, case, schedule).is_err())
-                };
+                let breaks = |case: &Case| check(&broken, case, Schedule::Earliest).is_err();
                 let any = subject.cases.iter().any(breaks);
                 (!any).then(|| format!("{} without barrier {which}", subject.kernel.label()))
             })

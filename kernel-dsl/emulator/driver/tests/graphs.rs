@@ -434,6 +434,23 @@ fn a_graph_in_a_graph_runs_whole() {
 }
 
 #[test]
+fn launches_of_one_graph_are_in_order() {
+    stand_in("launches_of_one_graph_are_in_order", &[("LATENCY", "1000000")], || {
+        let _context = context(0);
+        let (first, second) = (stream(1), stream(1));
+        begin(first, GLOBAL);
+        queue_note(first, 1);
+        let exec = instantiate(end(first).unwrap());
+        ok(cu!(cuGraphLaunch(exec, first)));
+        ok(cu!(cuGraphLaunch(exec, second)));
+        // The second launch is in another stream, and waits for the first all the same.
+        ok(cu!(cuStreamSynchronize(second)));
+        assert_eq!(ran(), [1, 1]);
+        ok(cu!(cuStreamQuery(first)));
+    });
+}
+
+#[test]
 fn external_events_are_nodes() {
     let settings = [("LATENCY", "1000000")];
     stand_in("external_events_are_nodes", &settings, || {

@@ -118,9 +118,13 @@ fn the_default_stream_is_ordered_with_blocking_streams() {
         queue_note(blocking, 1);
         queue_note(default, 2);
         queue_note(blocking, 3);
-        // Only the last is asked for; it brings what comes before it.
+        // Only one is asked for; it brings what comes before it, and nothing else.
+        ok(cu!(cuStreamSynchronize(default)));
+        assert_eq!(ran(), [1, 2]);
+        queue_note(default, 4);
+        queue_note(blocking, 5);
         ok(cu!(cuStreamSynchronize(blocking)));
-        assert_eq!(ran(), [1, 2, 3]);
+        assert_eq!(ran(), [3, 4, 5]);
     });
 }
 
@@ -133,14 +137,15 @@ fn the_default_stream_does_not_wait_for_non_blocking_streams() {
         queue_note(default, 2);
         ok(cu!(cuStreamSynchronize(default)));
         assert_eq!(ran(), [2]);
-        // Nor the other way round, in a stream of this thread alone only if it is blocking.
+        // Nor they for it; the default stream of this thread alone is a blocking one.
         queue_note(default, 3);
+        queue_note(free, 4);
         ok(cu!(cuStreamSynchronize(free)));
-        assert_eq!(ran(), [1]);
+        assert_eq!(ran(), [1, 4]);
         let own = 2 as sys::CUstream;
-        queue_note(own, 4);
+        queue_note(own, 5);
         ok(cu!(cuStreamSynchronize(own)));
-        assert_eq!(ran(), [3, 4]);
+        assert_eq!(ran(), [3, 5]);
     });
 }
 
@@ -285,6 +290,19 @@ fn freed_memory_is_there_until_its_stream_frees_it() {
         assert_eq!(cu!(cuMemFree_v2(pointer)), invalid);
         ok(cu!(cuStreamSynchronize(stream)));
         assert_eq!(word(place), 3);
+    });
+}
+
+#[test]
+fn freeing_memory_waits_for_what_uses_it() {
+    stand_in("freeing_memory_waits_for_what_uses_it", &[LATE], || {
+        let _context = context(0);
+        let (stream, place, pointer) = (stream(1), pinned(1), device_memory(4));
+        ok(cu!(cuMemsetD32Async(pointer, 8, 1, stream)));
+        ok(cu!(cuMemcpyDtoHAsync_v2(place.cast(), pointer, 4, stream)));
+        ok(cu!(cuMemFree_v2(pointer)));
+        assert_eq!(word(place), 8);
+        ok(cu!(cuStreamSynchronize(stream)));
     });
 }
 

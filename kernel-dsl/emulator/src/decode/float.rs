@@ -179,6 +179,13 @@ fn root_odd(a: f64) -> f64 {
     if value.is_finite() { odd(value, value.mul_add(-value, a)) } else { value }
 }
 
+/// `rcp.approx.ftz.f64`: reads and writes the upper half of a number, subnormal ones as zeros.
+fn gross_reciprocal(a: u64) -> u64 {
+    const UPPER: u64 = !0xffff_ffff;
+    let flush = |bits: u64| if f64::from_bits(bits).is_subnormal() { bits & 1 << 63 } else { bits };
+    flush((1.0 / f64::from_bits(flush(a & UPPER))).to_bits() & UPPER)
+}
+
 fn quotient(call: &mut Call<'_, '_>) -> Decoded {
     let approximate = call.has("approx") || call.has("full");
     let rounded = rounding(call);
@@ -202,6 +209,10 @@ fn quotient(call: &mut Call<'_, '_>) -> Decoded {
             let f = map1(move |a| mode.round(root_odd(input(a))));
             compute(call, Ty::F32, &[Ty::F32], f)
         }
+        (Ty::F64, "rcp") if approximate => {
+            compute(call, Ty::F64, &[Ty::F64], map1(gross_reciprocal))
+        }
+        (Ty::F64, _) if approximate => call.unsupported(Ty::F64),
         (Ty::F64, _) if round != Round::Nearest => call.error("f64 knows `.rn` alone"),
         (Ty::F64, "div") => {
             compute(call, Ty::F64, &[Ty::F64; 2], map2(move |a, b| (v(a) / v(b)).to_bits()))

@@ -9,7 +9,7 @@ use crate::decode::float;
 use crate::fault::FaultKind;
 use crate::number::{self, F16, F32, Format, Round};
 use crate::program::{Factors, Lanes, Matrix, Mma, Reg, Src};
-use crate::tensor::{self, MMA_F16, MMA_F32, Term};
+use crate::tensor::{self, MMA_F16, MMA_F32};
 use crate::types::{low_mask, sign_extend};
 
 /// Rows of A and of the result.
@@ -116,41 +116,35 @@ fn each(mut f: impl FnMut(usize, usize) -> u64) -> Results {
 }
 
 fn floats(mma: &Mma, format: Format, (a, b): (&[u64], &[u64]), c: &Results) -> Results {
-    let depth = mma.depth as usize;
     // A tf32 is read from the upper bits of its register; the lower ones are cut off.
     let shift = if format == number::TF32 { 13 } else { 0 };
-    let terms = |codes: &[u64]| -> Vec<Term> {
-        codes.iter().map(|&code| tensor::term(format, code >> shift)).collect()
+    let apart = |codes: &[u64]| {
+        let codes = codes.iter().map(|code| code >> shift);
+        tensor::Factors::new(format, mma.depth as usize, codes)
     };
-    let (a, b) = (terms(a), terms(b));
+    let (a, b) = (apart(a), apart(b));
     let (model, addend) = if mma.half { (MMA_F16, F16) } else { (MMA_F32, F32) };
     each(|row, column| {
-        let row_terms = &a[row * depth..][..depth];
-        let column_terms = &b[column * depth..][..depth];
-        let c = (addend, c[row * COLUMNS + column]);
-        tensor::dot(model, format.mantissa, (row_terms, column_terms), c)
+        tensor::dot(model, (&a, row), (&b, column), (addend, c[row * COLUMNS + column]))
     })
 }
 
-/// Eight-bit floats, as an assembler for sm_90 and sm_100 expands them: both halves of the depth
-/// through f16, chained from zero, then an f32 addition.
+/// Eight-bit floats, as an assembler for sm_90 and sm_100 expands them: the lower two elements of
+/// every register go through f16 into one product from zero, the upper two into another that is
+/// chained to it, then C is added in f32. Read off the code that ptxas 13.0.88 makes.
 fn eights((fa, fb): (Format, Format), (a, b): (&[u64], &[u64]), c: &Results) -> Results {
-    const DEPTH: usize = 32;
-    let terms = |format: Format, codes: &[u64]| -> Vec<Term> {
-        let half = |&code: &u64| F16.encode(format.decode(code), Round::Nearest, false);
-        codes.iter().map(|code| tensor::term(F16, half(code))).collect()
+    const HALF: usize = 16;
+    let part = |format: Format, codes: &[u64], first: usize| {
+        let pairs = codes.chunks_exact(4).flat_map(|four| &four[first..first + 2]);
+        let halves = pairs.map(|&code| F16.encode(format.decode(code), Round::Nearest, false));
+        tensor::Factors::new(F16, HALF, halves)
     };
-    let (a, b) = (terms(fa, a), terms(fb, b));
+    let parts = [0, 2].map(|first| (part(fa, a, first), part(fb, b, first)));
     let plain = float::Mode { round: Round::Nearest, ftz: false, saturate: false };
     each(|row, column| {
-        let mut sum = 0;
-        for first in [0, DEPTH / 2] {
-            let part = |terms: &'_ [Term], line: usize| -> Vec<Term> {
-                terms[line * DEPTH + first..][..DEPTH / 2].to_vec()
-            };
-            let (a, b) = (part(&a, row), part(&b, column));
-            sum = tensor::dot(MMA_F32, F16.mantissa, (&a, &b), (F32, sum));
-        }
+        let sum = parts
+            .iter()
+            .fold(0, |sum, (a, b)| tensor::dot(MMA_F32, (a, row), (b, column), (F32, sum)));
         float::add32(plain, sum, c[row * COLUMNS + column])
     })
 }

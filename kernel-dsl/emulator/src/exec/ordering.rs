@@ -4,7 +4,7 @@ use super::cta::Warp;
 use super::{Site, Trouble};
 use crate::clock::{Agents, Clock};
 use crate::fault::FaultKind;
-use crate::global::{Block, Touch};
+use crate::global::{Block, Touch, WordRecord};
 use crate::program::Order;
 use std::collections::HashMap;
 
@@ -105,36 +105,41 @@ impl Toucher<'_> {
         Trouble::new(FaultKind::GlobalRace, message).with(site)
     }
 
-    /// The words of a range and which of their bytes it covers.
-    fn words(offset: usize, len: usize) -> impl Iterator<Item = (usize, u8)> {
-        let end = offset + len;
-        (offset / 4..end.div_ceil(4)).map(move |word| {
-            let (first, last) = (offset.max(word * 4) - word * 4, end.min(word * 4 + 4) - word * 4);
-            (word * 4, ((1u16 << last) - (1u16 << first)) as u8)
-        })
+    /// Calls a function with the record of every word of a range, and which of its bytes are meant.
+    fn each(
+        block: &mut Block,
+        (offset, len): (usize, usize),
+        mut f: impl FnMut(&mut WordRecord, u8) -> Option<(Touch, Words)>,
+    ) -> Option<(u64, Touch, Words)> {
+        let (base, end) = (block.base, offset + len);
+        let mut word = offset / 4 * 4;
+        while word < end {
+            for record in block.records(word, end) {
+                let first = offset.max(word) - word;
+                let last = end.min(word + 4) - word;
+                let bytes = ((1u16 << last) - (1u16 << first)) as u8;
+                if let Some((other, words)) = f(record, bytes) {
+                    return Some((base + word as u64, other, words));
+                }
+                word += 4;
+            }
+        }
+        None
     }
 
     /// Records a read.
     pub(super) fn read(&self, block: &mut Block, offset: usize, len: usize) -> Result<(), Trouble> {
-        let base = block.base;
-        for (word, bytes) in Self::words(offset, len) {
-            let record = block.record(word);
+        let found = Self::each(block, (offset, len), |record, bytes| {
             if self.conflicts(&record.write, bytes) {
-                let write = record.write;
-                return Err(self.race(base + word as u64, &write, ("read", "written")));
+                return Some((record.write, ("read", "written")));
             }
             let mine = self.touch(bytes);
             let [first, second] = &mut record.reads;
-            let stale = |touch: &Touch| self.is_mine(touch) || touch.stamp <= self.start;
-            let slot = if stale(first) || first.bytes == 0 { first } else { second };
-            let same = self.is_mine(slot) && slot.stamp == mine.stamp;
-            *slot = Touch {
-                bytes: bytes | if same { slot.bytes } else { 0 },
-                strong: mine.strong && (!same || slot.strong),
-                ..mine
-            };
-        }
-        Ok(())
+            let stale = self.is_mine(first) || first.stamp <= self.start || first.bytes == 0;
+            merge(if stale { first } else { second }, mine);
+            None
+        });
+        self.outcome(found)
     }
 
     /// Records a write.
@@ -144,23 +149,35 @@ impl Toucher<'_> {
         offset: usize,
         len: usize,
     ) -> Result<(), Trouble> {
-        let base = block.base;
-        for (word, bytes) in Self::words(offset, len) {
-            let record = block.record(word);
+        let found = Self::each(block, (offset, len), |record, bytes| {
             if self.conflicts(&record.write, bytes) {
-                let write = record.write;
-                return Err(self.race(base + word as u64, &write, ("written", "written")));
+                return Some((record.write, ("written", "written")));
             }
             if let Some(read) = record.reads.iter().find(|read| self.conflicts(read, bytes)) {
-                let read = *read;
-                return Err(self.race(base + word as u64, &read, ("written", "read")));
+                return Some((*read, ("written", "read")));
             }
-            let mine = self.touch(bytes);
-            let same = self.is_mine(&record.write) && record.write.stamp == mine.stamp;
-            let strong = mine.strong && (!same || record.write.strong);
-            let bytes = bytes | if same { record.write.bytes } else { 0 };
-            record.write = Touch { bytes, strong, ..mine };
-        }
-        Ok(())
+            merge(&mut record.write, self.touch(bytes));
+            None
+        });
+        self.outcome(found)
     }
+
+    fn outcome(&self, found: Option<(u64, Touch, Words)>) -> Result<(), Trouble> {
+        match found {
+            None => Ok(()),
+            Some((address, other, words)) => Err(self.race(address, &other, words)),
+        }
+    }
+}
+
+/// What was done to an address, by us and by the other.
+type Words = (&'static str, &'static str);
+
+/// Records an access over what was there; accesses of one stretch of one agent add up.
+fn merge(old: &mut Touch, new: Touch) {
+    let same = old.cta == new.cta && old.warp == new.warp && old.stamp == new.stamp;
+    *old = match same {
+        true => Touch { bytes: old.bytes | new.bytes, strong: old.strong && new.strong, ..new },
+        false => new,
+    };
 }

@@ -3,6 +3,7 @@
 use super::{Site, Trouble};
 use crate::clock::{Agents, Clock};
 use crate::fault::FaultKind;
+use crate::written::Written;
 use std::collections::BTreeSet;
 
 /// An access, packed: its stamp, whether it was atomic, who did it and where.
@@ -51,10 +52,13 @@ pub(crate) struct Agent<'c> {
 /// Shared memory.
 pub(crate) struct SharedMemory {
     pub(crate) bytes: Vec<u8>,
-    written: Vec<bool>,
+    written: Written,
     writes: Vec<Stamp>,
     /// For each agent that read anything.
     reads: Vec<Vec<Stamp>>,
+    /// The latest stamp that each agent wrote, or read, anything with.
+    last_write: Vec<u32>,
+    last_read: Vec<u32>,
     agents: Agents,
     /// The warp that last used an engine.
     users: Vec<u32>,
@@ -67,9 +71,11 @@ impl SharedMemory {
         let agents = Agents { warps };
         SharedMemory {
             bytes: vec![0; bytes],
-            written: vec![false; bytes],
+            written: Written::new(bytes),
             writes: vec![Stamp::default(); bytes],
             reads: vec![Vec::new(); agents.count()],
+            last_write: vec![0; agents.count()],
+            last_read: vec![0; agents.count()],
             agents,
             users: (0..agents.count()).map(|agent| agents.warp(agent)).collect(),
             objects: BTreeSet::new(),
@@ -78,7 +84,7 @@ impl SharedMemory {
 
     /// Memory for the next CTA: nothing is written; old stamps lie behind its start.
     pub(crate) fn reset(&mut self) {
-        self.written.fill(false);
+        self.written.clear();
         self.objects.clear();
     }
 
@@ -87,11 +93,11 @@ impl SharedMemory {
     }
 
     pub(crate) fn is_written(&self, offset: usize, len: usize) -> bool {
-        self.written[offset..offset + len].iter().all(|&written| written)
+        self.written.covers(offset, len)
     }
 
     pub(crate) fn mark_written(&mut self, offset: usize, len: usize) {
-        self.written[offset..offset + len].fill(true);
+        self.written.mark(offset, len);
     }
 
     /// A warp asks an engine to work.
@@ -140,6 +146,13 @@ impl SharedMemory {
         self.record_write(offset, len, who)
     }
 
+    /// Whether an agent's accesses, up to the latest of this stamp, may be news to somebody.
+    fn is_news(&self, latest: &[u32], who: &Agent<'_>, clock: &Clock) -> bool {
+        let others = latest.iter().zip(&clock.own).enumerate();
+        let mut news = others.filter(|(_, (latest, known))| latest > known);
+        news.any(|(agent, _)| agent != who.agent)
+    }
+
     /// Records a read, and finds a write that it is not ordered behind.
     pub(crate) fn record_read(
         &mut self,
@@ -148,22 +161,15 @@ impl SharedMemory {
         who: &Agent<'_>,
     ) -> Result<(), Trouble> {
         let range = offset..offset + len;
-        let writes = &self.writes[range.clone()];
-        let mut last = Stamp::default();
-        for (index, &write) in writes.iter().enumerate() {
-            if write == last {
-                continue;
-            }
-            last = write;
-            if self.unordered(write, who, who.writes) {
-                return Err(self.race(offset + index, write, who, ("read", "written")));
-            }
+        if self.is_news(&self.last_write, who, who.writes) {
+            self.check_writes(offset, len, who, "read")?;
         }
         let reads = &mut self.reads[who.agent];
         if reads.is_empty() {
             reads.resize(self.writes.len(), Stamp::default());
         }
         reads[range].fill(Stamp::new(who));
+        self.last_read[who.agent] = who.stamp;
         Ok(())
     }
 
@@ -175,32 +181,48 @@ impl SharedMemory {
         who: &Agent<'_>,
     ) -> Result<(), Trouble> {
         let range = offset..offset + len;
-        let mut last = Stamp::default();
-        for (index, &write) in self.writes[range.clone()].iter().enumerate() {
-            if write == last {
-                continue;
-            }
-            last = write;
-            if self.unordered(write, who, who.writes) {
-                return Err(self.race(offset + index, write, who, ("written", "written")));
-            }
+        if self.is_news(&self.last_write, who, who.writes) {
+            self.check_writes(offset, len, who, "written")?;
         }
-        for (agent, reads) in self.reads.iter().enumerate() {
-            if agent == who.agent || reads.is_empty() {
-                continue;
-            }
-            let known = u64::from(who.clock.own[agent]);
-            let reads = &reads[range.clone()];
-            if reads.iter().all(|read| read.0 >> 32 <= known) {
-                continue;
-            }
-            for (index, &read) in reads.iter().enumerate() {
-                if self.unordered(read, who, who.clock) {
-                    return Err(self.race(offset + index, read, who, ("written", "read")));
-                }
-            }
+        if self.is_news(&self.last_read, who, who.clock) {
+            self.check_reads(offset, len, who)?;
         }
         self.writes[range].fill(Stamp::new(who));
+        self.last_write[who.agent] = who.stamp;
+        Ok(())
+    }
+
+    fn check_writes(
+        &self,
+        offset: usize,
+        len: usize,
+        who: &Agent<'_>,
+        mine: &str,
+    ) -> Result<(), Trouble> {
+        let mut last = Stamp::default();
+        for (index, &write) in self.writes[offset..offset + len].iter().enumerate() {
+            if write != last && self.unordered(write, who, who.writes) {
+                return Err(self.race(offset + index, write, who, (mine, "written")));
+            }
+            last = write;
+        }
+        Ok(())
+    }
+
+    fn check_reads(&self, offset: usize, len: usize, who: &Agent<'_>) -> Result<(), Trouble> {
+        for (agent, reads) in self.reads.iter().enumerate() {
+            let known = who.clock.own[agent];
+            if agent == who.agent || reads.is_empty() || self.last_read[agent] <= known {
+                continue;
+            }
+            let mut last = Stamp::default();
+            for (index, &read) in reads[offset..offset + len].iter().enumerate() {
+                if read != last && self.unordered(read, who, who.clock) {
+                    return Err(self.race(offset + index, read, who, ("written", "read")));
+                }
+                last = read;
+            }
+        }
         Ok(())
     }
 

@@ -7,8 +7,18 @@ use crate::program::Lanes;
 const SECTOR: u64 = 32;
 const BANKS: usize = 32;
 
+/// Whether all lanes take part and follow each other in memory.
+fn is_contiguous(mask: u32, addresses: &Lanes, total: usize) -> bool {
+    let pairs = || addresses.windows(2);
+    mask == u32::MAX && pairs().all(|pair| pair[0].wrapping_add(total as u64) == pair[1])
+}
+
 /// Sectors of 32 bytes that lanes touch, each counted once.
 pub(super) fn sectors(mask: u32, addresses: &Lanes, total: usize) -> u64 {
+    if is_contiguous(mask, addresses, total) {
+        let first = addresses[0] / SECTOR;
+        return (addresses[31] + total as u64 - 1) / SECTOR - first + 1;
+    }
     let mut seen = [0; 64];
     let mut count = 0;
     let mut rising = true;
@@ -38,6 +48,9 @@ pub(super) fn sectors(mask: u32, addresses: &Lanes, total: usize) -> u64 {
 /// Passes over shared memory beyond those that as many bytes need without conflicts. Accesses of 8
 /// bytes are served for half a warp at a time, those of 16 for a quarter.
 pub(super) fn conflicts(mask: u32, addresses: &Lanes, total: usize) -> u64 {
+    if is_contiguous(mask, addresses, total) {
+        return 0;
+    }
     let together = match total {
         0..=4 => 32,
         5..=8 => 16,
@@ -56,21 +69,29 @@ pub(super) fn conflicts(mask: u32, addresses: &Lanes, total: usize) -> u64 {
 
 /// The most distinct words that one bank has to give.
 fn passes(mask: u32, addresses: &Lanes, total: usize) -> u64 {
-    let mut words = [[0u64; BANKS]; BANKS];
-    let mut filled = [0usize; BANKS];
-    for lane in lanes(mask) {
-        let first = addresses[lane] / 4;
-        let last = (addresses[lane] + total as u64 - 1) / 4;
-        for word in first..=last {
-            let bank = word as usize % BANKS;
-            let count = filled[bank];
-            if count < BANKS && !words[bank][..count].contains(&word) {
-                words[bank][count] = word;
-                filled[bank] += 1;
-            }
-        }
+    // Mostly every word has a bank of its own, or comes again.
+    let mut first = [u64::MAX; BANKS];
+    let plain = lanes(mask).all(|lane| {
+        words(addresses[lane], total).all(|word| {
+            let seen = &mut first[word as usize % BANKS];
+            let free = *seen == u64::MAX || *seen == word;
+            *seen = word;
+            free
+        })
+    });
+    if plain {
+        return 1;
     }
-    filled.iter().copied().max().unwrap_or(1).max(1) as u64
+    let mut all: Vec<u64> = lanes(mask).flat_map(|lane| words(addresses[lane], total)).collect();
+    all.sort_unstable();
+    all.dedup();
+    let mut filled = [0u64; BANKS];
+    all.into_iter().for_each(|word| filled[word as usize % BANKS] += 1);
+    filled.into_iter().max().unwrap_or(1)
+}
+
+fn words(address: u64, total: usize) -> std::ops::RangeInclusive<u64> {
+    address / 4..=(address + total as u64 - 1) / 4
 }
 
 #[cfg(test)]
