@@ -6,7 +6,7 @@ use super::bundle::Built;
 use super::diagnose::{SourceMap, refusals};
 use super::emulated::{self, Verdict};
 use super::explain::explain;
-use super::generate::Variant;
+use super::generate::{Generated, Variant};
 use super::report::{Report, Row, State};
 use super::toolchain::Toolchain;
 use super::{bar, bundle, by_hand, facts, generate};
@@ -111,22 +111,20 @@ pub fn run(options: &Options, places: &Places) -> Result<bool> {
         return explain_one(wanted, options, places);
     }
     let tools = tools(options, places)?;
-    let (variants, mistakes) = match options.ptx.as_slice() {
-        [] => {
-            let only = options.only.as_deref().unwrap_or("");
-            generate::variants(options.sm, only, &places.root)
-        }
-        files => (by_hand::read(files)?, Vec::new()),
-    };
+    let only = options.only.as_deref().unwrap_or("");
+    let Generated { variants, mistakes, absent } = generated(only, options, places)?;
     mistakes.iter().for_each(|mistake| eprintln!("{mistake}\n"));
     if variants.is_empty() && mistakes.is_empty() {
-        bail!("no variant begins with `{}`", options.only.as_deref().unwrap_or(""));
+        bail!("no variant for {} begins with `{only}`", options.sm);
     }
     let outcomes = match &tools {
         None => None,
         Some(tools) => Some(assemble(&variants, tools, options.sm, places)?),
     };
     let (mut report, missing) = report(&variants, outcomes.as_deref(), options.sm);
+    if !absent.is_empty() {
+        report.notes.push(format!("not for this target: {}", absent.join(", ")));
+    }
     let refused = say_findings(&variants, outcomes.as_deref().unwrap_or_default());
     missing.iter().for_each(|missing| eprintln!("error: {missing}"));
     let broken = hold_facts(&variants, outcomes.as_deref().unwrap_or_default(), &mut report);
@@ -155,12 +153,17 @@ pub fn run(options: &Options, places: &Places) -> Result<bool> {
     Ok(fine && mistakes.is_empty() && missing.is_empty() && !refused && !unasked)
 }
 
+/// The variants of the kernels, or of files in their place.
+fn generated(only: &str, options: &Options, places: &Places) -> Result<Generated> {
+    match options.ptx.as_slice() {
+        [] => Ok(generate::variants(options.sm, only, &places.root)),
+        files => Ok(Generated { variants: by_hand::read(files)?, ..Generated::default() }),
+    }
+}
+
 /// Shows the source of the first variant whose label begins like this.
 fn explain_one(wanted: &str, options: &Options, places: &Places) -> Result<bool> {
-    let (mut variants, mistakes) = match options.ptx.as_slice() {
-        [] => generate::variants(options.sm, wanted, &places.root),
-        files => (by_hand::read(files)?, Vec::new()),
-    };
+    let Generated { mut variants, mistakes, .. } = generated(wanted, options, places)?;
     mistakes.iter().for_each(|mistake| eprintln!("{mistake}\n"));
     if variants.len() > 1 {
         let labels: Vec<&str> = variants.iter().map(|variant| variant.label.as_str()).collect();
