@@ -1,10 +1,11 @@
 //! Vector clocks: what one agent knows of what the others have done.
 //!
 //! The agents of a CTA are its warps, then for each warp the engine of its `cp.async` copies, then
-//! for each warp the engine of its bulk stores, then for each mbarrier the engine of the bulk copies
-//! that complete on it: who saw a phase end knows of that barrier's copies and of no others. An agent's own entry grows whenever it publishes
-//! what it did; an access is stamped with it. Somebody else's access is ordered behind that one if
-//! their clock holds at least the stamp.
+//! for each warp the engine of its bulk stores, then that of its `wgmma`s, then for each mbarrier the
+//! engine of the bulk copies that complete on it: who saw a phase end knows of that barrier's copies
+//! and of no others. An agent's own entry grows whenever it publishes what it did; an access is
+//! stamped with it. Somebody else's access is ordered behind that one if their clock holds at least
+//! the stamp.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ pub(crate) struct Agents {
 
 impl Agents {
     pub(crate) fn count(self) -> usize {
-        3 * self.warps + BARRIER_ENGINES
+        4 * self.warps + BARRIER_ENGINES
     }
 
     /// The engine of a warp's `cp.async` copies.
@@ -32,9 +33,14 @@ impl Agents {
         2 * self.warps + warp
     }
 
+    /// The engine of a warp's tensor-core operations on shared memory.
+    pub(crate) fn products(self, warp: usize) -> usize {
+        3 * self.warps + warp
+    }
+
     /// The engine of the copies that complete on the mbarrier that was initialised as number `slot`.
     pub(crate) fn barrier(self, slot: usize) -> usize {
-        3 * self.warps + slot % BARRIER_ENGINES
+        4 * self.warps + slot % BARRIER_ENGINES
     }
 
     pub(crate) fn is_warp(self, agent: usize) -> bool {
@@ -48,7 +54,7 @@ impl Agents {
 
     /// The warp that an agent works for, if it is one warp's.
     pub(crate) fn warp(self, agent: usize) -> u32 {
-        if agent < 3 * self.warps { (agent % self.warps) as u32 } else { 0 }
+        if agent < 4 * self.warps { (agent % self.warps) as u32 } else { 0 }
     }
 }
 

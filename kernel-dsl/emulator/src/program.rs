@@ -283,14 +283,15 @@ pub(crate) enum Op {
     ActiveMask {
         dst: Reg,
     },
+    Wgmma(Box<Wgmma>),
     AsyncCopy(Box<AsyncCopy>),
     BulkCopy(Box<BulkCopy>),
-    CommitCopies {
-        bulk: bool,
+    CommitGroup {
+        queue: Queue,
     },
     /// Waits until at most `left` groups are pending; `None` for `wait_all`.
-    WaitCopies {
-        bulk: bool,
+    WaitGroup {
+        queue: Queue,
         read: bool,
         left: Option<u32>,
     },
@@ -312,6 +313,17 @@ pub(crate) enum Op {
         members: Src,
     },
     Nop,
+}
+
+/// Asynchronous work that is counted in groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    /// `cp.async`
+    Copies,
+    /// `cp.async.bulk`
+    Bulk,
+    /// `wgmma`
+    Products,
 }
 
 /// What `cp.async` leaves out.
@@ -422,6 +434,31 @@ pub(crate) struct Mma {
     pub(crate) a: Vec<Src>,
     pub(crate) b: Vec<Src>,
     pub(crate) c: Vec<Src>,
+}
+
+/// The left factor of `wgmma`.
+#[derive(Clone, Debug)]
+pub(crate) enum Left {
+    Registers(Vec<Src>),
+    Descriptor(Src),
+}
+
+/// `wgmma.mma_async`
+#[derive(Clone, Debug)]
+pub(crate) struct Wgmma {
+    pub(crate) columns: u32,
+    pub(crate) depth: u32,
+    pub(crate) factors: Factors,
+    /// Whether results are f16, two in a register.
+    pub(crate) half: bool,
+    pub(crate) d: Vec<Reg>,
+    pub(crate) left: Left,
+    pub(crate) right: Src,
+    pub(crate) accumulate: Condition,
+    /// Whether A, and B, are negated.
+    pub(crate) negate: [bool; 2],
+    /// Whether A, and B, lie with their rows along the depth.
+    pub(crate) transpose: [bool; 2],
 }
 
 /// Where matrices of eight rows of sixteen bytes are.

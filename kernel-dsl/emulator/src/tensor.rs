@@ -19,6 +19,8 @@ pub(crate) struct Model {
 pub(crate) enum Rounded {
     /// f32, towards zero.
     F32,
+    /// f32 of which thirteen bits of the mantissa are kept, towards zero.
+    Short,
     /// f16, to nearest.
     F16,
 }
@@ -28,6 +30,11 @@ pub(crate) enum Rounded {
 pub(crate) const MMA_F32: Model = Model { fraction: 25, result: Rounded::F32 };
 /// The same with f16 results.
 pub(crate) const MMA_F16: Model = Model { fraction: 25, result: Rounded::F16 };
+
+/// `wgmma` of eight-bit floats on sm_90; MMA-Sim, `wgmma`. Its other types are as `mma.sync`.
+pub(crate) const WGMMA_EIGHT: Model = Model { fraction: 13, result: Rounded::Short };
+/// The same with f16 results.
+pub(crate) const WGMMA_EIGHT_F16: Model = Model { fraction: 13, result: Rounded::F16 };
 
 /// The exponent that hardware gives to zero.
 const ZERO_EXPONENT: i32 = -126;
@@ -65,6 +72,10 @@ fn term(format: Format, code: u64) -> Term {
     if format.specials == Specials::Ieee && field == top {
         let special = if fraction == 0 { Special::Infinite } else { Special::Nan };
         return Term { significand: if negative { -1 } else { 1 }, exponent: 0, special };
+    }
+    let all_ones = code & (format.nan()) == format.nan();
+    if format.specials == Specials::NanOnly && all_ones {
+        return Term { significand: 1, exponent: 0, special: Special::Nan };
     }
     let magnitude = match field {
         0 => fraction,
@@ -169,7 +180,7 @@ pub(crate) fn dot(
     (addend, c): (Format, u64),
 ) -> u64 {
     let format = match model.result {
-        Rounded::F32 => F32,
+        Rounded::F32 | Rounded::Short => F32,
         Rounded::F16 => F16,
     };
     let c = term(addend, c);
@@ -192,7 +203,14 @@ pub(crate) fn dot(
     for (a, b) in a.values[row].iter().zip(&b.values[column]) {
         sum = sum.wrapping_add(aligned(a * b));
     }
-    round(format, sum, largest - model.fraction)
+    let code = round(format, sum, largest - model.fraction);
+    if model.result == Rounded::Short { shorten(code) } else { code }
+}
+
+/// Keeps thirteen bits of an f32's mantissa; what becomes zero loses its sign.
+fn shorten(code: u64) -> u64 {
+    let kept = code & !0x3ff;
+    if kept & 0x7fff_ffff == 0 { 0 } else { kept }
 }
 
 /// Rounds a sum; what underflows loses its sign.

@@ -9,7 +9,8 @@ use tessera_emulator::{Launch, Schedule};
 
 /// Launches with parameters of four or eight bytes.
 fn launch(bench: &mut Bench, entry: &str, (grid, block): (u32, u32), params: &[(u64, usize)]) {
-    let module = module("compiled.ptx");
+    let file = if ["bulk", "staged"].contains(&entry) { "pipelined.ptx" } else { "compiled.ptx" };
+    let module = module(file);
     let mut bytes: Vec<u8> = Vec::new();
     for &(value, size) in params {
         bytes.resize(bytes.len().next_multiple_of(size), 0);
@@ -106,5 +107,37 @@ fn the_last_block_sums_what_all_left() {
         let params = [(px, 8), (3000, 4), (parts, 8), (ticket, 8), (out, 8)];
         launch(&mut bench, "sum_once", (4, 128), &params);
         assert_eq!(bench.read::<f32>(out, 1), [x.iter().sum::<f32>()]);
+    }
+}
+
+fn schedules() -> impl Iterator<Item = Schedule> {
+    SCHEDULES.into_iter().chain((10..30).map(Schedule::Random))
+}
+
+#[test]
+fn bulk_copies_of_libcu() {
+    for schedule in schedules() {
+        let mut bench = Bench::new(schedule);
+        let x: Vec<u32> = (0..768).collect();
+        let (px, py) = (bench.buffer(&x), bench.empty(3072));
+        launch(&mut bench, "bulk", (3, 128), &[(px, 8), (py, 8)]);
+        let want: Vec<u32> = x.iter().map(|x| x * 2).collect();
+        assert_eq!(bench.read::<u32>(py, 768), want, "{schedule:?}");
+    }
+}
+
+#[test]
+fn a_pipeline_of_libcu() {
+    for schedule in schedules() {
+        let mut bench = Bench::new(schedule);
+        let x: Vec<u32> = (0..7 * 512).map(|i| i * 5 % 1001).collect();
+        let (px, py) = (bench.buffer(&x), bench.empty(2048));
+        launch(&mut bench, "staged", (1, 128), &[(px, 8), (py, 8), (7, 4)]);
+        let sum = |i: usize| {
+            let (t, part) = (127 - i / 4, i % 4);
+            (0..7).map(|tile| x[tile * 512 + t * 4 + part]).sum::<u32>()
+        };
+        let want: Vec<u32> = (0..512).map(sum).collect();
+        assert_eq!(bench.read::<u32>(py, 512), want, "{schedule:?}");
     }
 }

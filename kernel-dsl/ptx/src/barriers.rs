@@ -24,35 +24,82 @@ type State = BTreeMap<Buffer, Touched>;
 
 /// Inserts the barriers that the code needs and has not.
 pub(crate) fn insert(nodes: &mut Vec<Node>) {
-    follow(nodes, &mut State::new());
+    follow(nodes, &mut State::new(), true);
+    // One that was needed when it was put may not be any more, now that there are others.
+    for number in 0.. {
+        let Some(needed) = nth(nodes, &mut { number }) else { break };
+        *needed = false;
+        if follow(nodes, &mut State::new(), false) > 0 {
+            *nth(nodes, &mut { number }).expect("it was there") = true;
+        }
+    }
+    prune(nodes);
 }
 
-fn follow(nodes: &mut Vec<Node>, state: &mut State) {
+/// Whether the barrier with `number` others before it is needed.
+fn nth<'n>(nodes: &'n mut [Node], number: &mut usize) -> Option<&'n mut bool> {
+    for node in nodes {
+        match node {
+            Node::Barrier { needed, .. } if *number == 0 => return Some(needed),
+            Node::Barrier { .. } => *number -= 1,
+            Node::Inst(_) => {}
+            Node::Loop { head: first, body: second, .. }
+            | Node::If { yes: first, no: second, .. } => {
+                for list in [first, second] {
+                    if let Some(found) = nth(list, number) {
+                        return Some(found);
+                    }
+                }
+            }
+        }
+    }
+    None
+}
+
+fn prune(nodes: &mut Vec<Node>) {
+    nodes.retain(|node| !matches!(node, Node::Barrier { needed: false, .. }));
+    for node in nodes {
+        if let Node::Loop { head: first, body: second, .. }
+        | Node::If { yes: first, no: second, .. } = node
+        {
+            prune(first);
+            prune(second);
+        }
+    }
+}
+
+/// Follows the code and gives the number of conflicts; with `insert`, each gets a barrier.
+fn follow(nodes: &mut Vec<Node>, state: &mut State, insert: bool) -> usize {
+    let mut conflicts = 0;
     let mut at = 0;
     while at < nodes.len() {
         if let Some(shared) = needs_barrier(&nodes[at], state) {
-            nodes.insert(at, Node::Barrier { shared });
+            conflicts += 1;
+            if insert {
+                nodes.insert(at, Node::Barrier { shared, needed: true });
+            }
             state.clear();
-            at += 1;
+            at += usize::from(insert);
         }
         match &mut nodes[at] {
-            Node::Barrier { .. } => state.clear(),
+            Node::Barrier { needed: true, .. } => state.clear(),
+            Node::Barrier { .. } => {}
             Node::Inst(inst) => touch(inst.effect, state),
             Node::Loop { head, body, .. } => {
                 // After the first turn every barrier between turns is in place; the second changes
                 // nothing but the state. A loop may also end before its first turn.
-                follow(head, state);
+                conflicts += follow(head, state, insert);
                 let before = state.clone();
                 for _ in 0..2 {
-                    follow(body, state);
-                    follow(head, state);
+                    conflicts += follow(body, state, insert);
+                    conflicts += follow(head, state, insert);
                 }
                 join(state, &before);
             }
             Node::If { yes, no, together: true, .. } => {
                 let mut other = state.clone();
-                follow(yes, state);
-                follow(no, &mut other);
+                conflicts += follow(yes, state, insert);
+                conflicts += follow(no, &mut other, insert);
                 join(state, &other);
             }
             Node::If { yes, no, together: false, .. } => {
@@ -63,6 +110,7 @@ fn follow(nodes: &mut Vec<Node>, state: &mut State) {
         }
         at += 1;
     }
+    conflicts
 }
 
 fn touch(effect: Effect, state: &mut State) {

@@ -137,9 +137,10 @@ pub(crate) enum Node {
         together: bool,
     },
     /// All threads of the program wait for each other, for the sake of shared memory or of global
-    /// memory alone.
+    /// memory alone; unless it turned out not to be needed.
     Barrier {
         shared: bool,
+        needed: bool,
     },
 }
 

@@ -109,40 +109,105 @@ fn both_targets_have_code() {
     }
 }
 
-#[test]
-fn a_dropped_barrier_is_found() {
-    let dropped = |text: &str, which: usize| {
-        let mut count = 0;
-        let kept = text.lines().filter(|line| {
-            count += usize::from(line.trim() == "bar.sync 0;");
-            line.trim() != "bar.sync 0;" || count != which + 1
-        });
-        kept.collect::<Vec<_>>().join("\n")
-    };
-    let mut planted = 0;
-    let mut missed = Vec::new();
-    for subject in one_of_each() {
-        let lines = subject.compiled.ptx.lines();
-        let barriers = lines.filter(|line| line.trim() == "bar.sync 0;").count();
-        let found: Vec<Option<String>> = (0..barriers)
-            .into_par_iter()
-            .map(|which| {
-                let ptx = dropped(&subject.compiled.ptx, which);
-                let broken = Compiled { ptx, entry: subject.compiled.entry.clone() };
-                let broken = Subject {
-                    kernel: subject.kernel.clone(),
-                    compiled: broken,
-                    cases: Vec::new(),
-                };
-                let breaks = |case: &Case| check(&broken, case, Schedule::Earliest).is_err();
-                let any = subject.cases.iter().any(breaks);
-                (!any).then(|| format!("{} without barrier {which}", subject.kernel.label()))
+/// PTX with one thing broken, and what that is.
+struct Mutant {
+    ptx: String,
+    what: String,
+}
+
+/// Mutants that no case of their subject notices, and how many there were.
+fn unnoticed(mutants: impl Fn(&str) -> Vec<Mutant> + Sync) -> (usize, Vec<String>) {
+    let subjects = one_of_each();
+    let all: Vec<(&Subject, Mutant)> = subjects
+        .iter()
+        .flat_map(|subject| mutants(&subject.compiled.ptx).into_iter().map(move |m| (subject, m)))
+        .collect();
+    let missed = all.par_iter().filter_map(|(subject, mutant)| {
+        let compiled =
+            Compiled { ptx: mutant.ptx.clone(), entry: subject.compiled.entry.clone() };
+        let broken = Subject { kernel: subject.kernel.clone(), compiled, cases: Vec::new() };
+        let breaks = |case: &Case| check(&broken, case, Schedule::Earliest).is_err();
+        let any = subject.cases.iter().any(breaks);
+        (!any).then(|| format!("{}: {}", subject.kernel.label(), mutant.what))
+    });
+    (all.len(), missed.collect())
+}
+
+/// For each source line, the text with the lines that came of it changed.
+fn by_source_line(ptx: &str, change: impl Fn(&str) -> Option<String>) -> Vec<Mutant> {
+    let mut place = "";
+    let placed: Vec<(&str, &str)> = ptx
+        .lines()
+        .map(|line| {
+            if line.trim().starts_with(".loc") {
+                place = line.trim();
+            }
+            (place, line)
+        })
+        .collect();
+    let mut places: Vec<&str> = placed.iter().map(|(place, _)| *place).collect();
+    places.sort_unstable();
+    places.dedup();
+    let mutant = |wanted: &str| {
+        let mut changed = false;
+        let lines: Vec<String> = placed
+            .iter()
+            .map(|(place, line)| match change(line).filter(|_| *place == wanted) {
+                Some(other) => {
+                    changed = true;
+                    other
+                }
+                None => (*line).to_owned(),
             })
             .collect();
-        planted += found.len();
-        missed.extend(found.into_iter().flatten());
-    }
-    println!("{planted} barriers dropped, {} of them unnoticed", missed.len());
-    assert!(planted > 50, "{planted} barriers are too few to say anything");
-    assert!(missed.is_empty(), "{} unnoticed\n{}", missed.len(), missed.join("\n"));
+        changed.then(|| Mutant { ptx: lines.join("\n"), what: wanted.to_owned() })
+    };
+    places.into_iter().filter_map(mutant).collect()
+}
+
+#[test]
+fn a_dropped_barrier_is_found() {
+    let (planted, missed) = unnoticed(|ptx| {
+        let at: Vec<usize> = (0..)
+            .zip(ptx.lines())
+            .filter(|(_, line)| line.trim() == "bar.sync 0;")
+            .map(|(at, _)| at)
+            .collect();
+        let without = |at: &usize| {
+            let kept = (0..).zip(ptx.lines()).filter(|(i, _)| i != at).map(|(_, line)| line);
+            Mutant {
+                ptx: kept.collect::<Vec<_>>().join("\n"),
+                what: format!("without the barrier in line {}", at + 1),
+            }
+        };
+        at.iter().map(without).collect()
+    });
+    assert!(planted > 100, "{planted} barriers are too few to say anything");
+    assert!(missed.is_empty(), "{} of {planted}\n{}", missed.len(), missed.join("\n"));
+}
+
+/// The mask of a load, and the load.
+fn masked_load(line: &str) -> Option<(&str, &str)> {
+    let (mask, load) = line.trim().strip_prefix('@')?.split_once(' ')?;
+    load.starts_with("ld.global").then_some((mask, load))
+}
+
+#[test]
+fn a_dropped_mask_is_found() {
+    // Masks that no case needs are no faults when they are missing: those whose loads never trap
+    // where the mask forbids them.
+    let needed = |ptx: &str| {
+        by_source_line(ptx, |line| {
+            let (mask, load) = masked_load(line)?;
+            Some(format!("@!{mask} trap;\n@{mask} {load}"))
+        })
+    };
+    let (all, idle) = unnoticed(needed);
+    let (planted, missed) = unnoticed(|ptx| {
+        by_source_line(ptx, |line| masked_load(line).map(|(_, load)| load.to_owned()))
+    });
+    assert_eq!(planted, all, "each mask is looked at twice");
+    assert!(planted > idle.len() + 50, "{} of {planted} masks are needed", planted - idle.len());
+    let missed: Vec<String> = missed.into_iter().filter(|what| !idle.contains(what)).collect();
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
 }

@@ -12,7 +12,9 @@ use cudarc::driver::sys::{self, CUresult};
 use stand_in::{context, cu, device_memory, event, ok, queue_note, ran, stand_in, stream};
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::Sender;
 
 const LATE: (&str, &str) = ("LATENCY", "1000000");
 const NOT_READY: CUresult = CUresult::CUDA_ERROR_NOT_READY;
@@ -306,6 +308,30 @@ fn freeing_memory_waits_for_what_uses_it() {
     });
 }
 
+/// Told when a host function has run.
+static TOLD: Mutex<Option<Sender<()>>> = Mutex::new(None);
+
+extern "C" fn tell(_data: *mut c_void) {
+    let told = TOLD.lock().expect("nobody panics here").take();
+    told.expect("somebody listens").send(()).expect("and still does");
+}
+
+#[test]
+fn a_destroyed_stream_does_what_it_has_queued() {
+    stand_in("a_destroyed_stream_does_what_it_has_queued", &[LATE], || {
+        let _context = context(0);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        *TOLD.lock().unwrap() = Some(sender);
+        let stream = stream(1);
+        queue_note(stream, 1);
+        ok(cu!(cuLaunchHostFunc(stream, Some(tell), null_mut())));
+        ok(cu!(cuStreamDestroy_v2(stream)));
+        // Nobody can wait for the stream any more, and nobody has to.
+        receiver.recv().unwrap();
+        assert_eq!(ran(), [1]);
+    });
+}
+
 /// What a host function got from the driver.
 static GOT: AtomicU32 = AtomicU32::new(0);
 
@@ -370,6 +396,32 @@ fn a_context_ends_with_everything_in_it() {
         assert_eq!(cu!(cuEventQuery(event)), INVALID_HANDLE);
         assert_eq!(cu!(cuMemFree_v2(pointer)), CUresult::CUDA_ERROR_INVALID_VALUE);
         assert_eq!(cu!(cuCtxSetCurrent(old)), CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    });
+}
+
+#[test]
+fn a_primary_context_is_there_while_it_is_retained() {
+    stand_in("a_primary_context_is_there_while_it_is_retained", &[], || {
+        ok(cu!(cuInit(0)));
+        let active = || {
+            let (mut flags, mut active) = (9, 9);
+            ok(cu!(cuDevicePrimaryCtxGetState(0, &mut flags, &mut active)));
+            (flags, active)
+        };
+        assert_eq!(active(), (0, 0));
+        ok(cu!(cuDevicePrimaryCtxSetFlags_v2(0, 4)));
+        let (mut first, mut second) = (null_mut(), null_mut());
+        ok(cu!(cuDevicePrimaryCtxRetain(&mut first, 0)));
+        ok(cu!(cuDevicePrimaryCtxRetain(&mut second, 0)));
+        assert_eq!((first, active()), (second, (4, 1)));
+        assert_eq!(cu!(cuCtxDestroy_v2(first)), CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        ok(cu!(cuDevicePrimaryCtxRelease_v2(0)));
+        assert_eq!(active(), (4, 1));
+        ok(cu!(cuDevicePrimaryCtxRelease_v2(0)));
+        assert_eq!(active(), (4, 0));
+        let code = cu!(cuDevicePrimaryCtxRelease_v2(0));
+        assert_eq!(code, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        assert_eq!(cu!(cuCtxSetCurrent(first)), CUresult::CUDA_ERROR_INVALID_CONTEXT);
     });
 }
 

@@ -4,7 +4,9 @@ use super::call::Call;
 use super::lanes::Decoded;
 use super::memory::hints;
 use crate::ParseError;
-use crate::program::{AsyncCopy, BulkCopy, Class, CopyLimit, Mbarrier, MbarrierOp, Op, Space};
+use crate::program::{
+    AsyncCopy, BulkCopy, Class, CopyLimit, Mbarrier, MbarrierOp, Op, Queue, Space,
+};
 use crate::syntax::Arg;
 use crate::types::Ty;
 
@@ -19,13 +21,13 @@ pub(crate) fn decode(call: &mut Call<'_, '_>) -> Decoded {
         return bulk(call);
     }
     if call.has("commit_group") {
-        return plain(call, Op::CommitCopies { bulk: false });
+        return plain(call, Op::CommitGroup { queue: Queue::Copies });
     }
     if call.has("wait_all") {
-        return plain(call, Op::WaitCopies { bulk: false, read: false, left: None });
+        return plain(call, Op::WaitGroup { queue: Queue::Copies, read: false, left: None });
     }
     if call.has("wait_group") {
-        return wait(call, false);
+        return wait(call, Queue::Copies);
     }
     if call.has("mbarrier") {
         return arrive(call);
@@ -46,12 +48,12 @@ fn immediate(call: &Call<'_, '_>, index: usize) -> Result<u32, ParseError> {
     }
 }
 
-fn wait(call: &mut Call<'_, '_>, bulk: bool) -> Decoded {
-    let read = bulk && call.has("read");
+fn wait(call: &mut Call<'_, '_>, queue: Queue) -> Decoded {
+    let read = queue == Queue::Bulk && call.has("read");
     call.finish()?;
     call.count(1..=1)?;
     let left = Some(immediate(call, 0)?);
-    Ok((Op::WaitCopies { bulk, read, left }, Class::Copy))
+    Ok((Op::WaitGroup { queue, read, left }, Class::Copy))
 }
 
 /// `cp.async.mbarrier.arrive`
@@ -102,10 +104,10 @@ fn copy(call: &mut Call<'_, '_>) -> Decoded {
 
 fn bulk(call: &mut Call<'_, '_>) -> Decoded {
     if call.has("commit_group") {
-        return plain(call, Op::CommitCopies { bulk: true });
+        return plain(call, Op::CommitGroup { queue: Queue::Bulk });
     }
     if call.has("wait_group") {
-        return wait(call, true);
+        return wait(call, Queue::Bulk);
     }
     if call.has("tensor") {
         return call.error("copies of tensors are not known");

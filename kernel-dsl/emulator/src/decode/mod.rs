@@ -17,6 +17,7 @@ pub(crate) mod mov;
 pub(crate) mod special;
 pub(crate) mod update;
 pub(crate) mod warp;
+pub(crate) mod wgmma;
 
 use crate::types::Ty;
 use call::Call;
@@ -51,6 +52,7 @@ pub(crate) fn decode(call: &mut Call<'_, '_>) -> Decoded {
         "setmaxnreg" => control::advice(call, &["inc", "dec", "sync", "aligned", "u32"]),
         "cp" => copy::decode(call),
         "mbarrier" => mbarrier::decode(call),
+        "wgmma" => wgmma::decode(call),
         "mma" => matrix::mma(call),
         "ldmatrix" | "stmatrix" | "movmatrix" => matrix::fragments(call),
         "shfl" => warp::shuffle(call),

@@ -5,11 +5,12 @@ use super::access::{Issue, Location, Reach, Who, aligned, lanes, reach_all};
 use super::cta::Cta;
 use super::mbarrier;
 use super::step::check;
+use super::wgmma::{self, Multiply};
 use super::{Trouble, World, traffic};
 use crate::clock::Clock;
 use crate::fault::FaultKind;
 use crate::machine::Schedule;
-use crate::program::{Address, AsyncCopy, BulkCopy, CopyLimit, Lanes, Space};
+use crate::program::{Address, AsyncCopy, BulkCopy, CopyLimit, Lanes, Queue, Space};
 
 /// Groups of one warp's copies of one kind.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,11 @@ impl Groups {
         Groups { stamp, ..Groups::default() }
     }
 
+    /// The group that is open; for work of whole warps, whose lanes are alike.
+    pub(crate) fn open_group(&self) -> u32 {
+        self.closed[0]
+    }
+
     pub(crate) fn latest(&self) -> u32 {
         self.stamp
     }
@@ -34,7 +40,7 @@ impl Groups {
 
 /// A row of a copy: what one lane asked for.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+pub(super) struct Row {
     lane: usize,
     dst: usize,
     src: u64,
@@ -44,7 +50,7 @@ struct Row {
 
 /// What is left to do.
 #[derive(Clone, Debug)]
-enum Work {
+pub(super) enum Work {
     Rows {
         rows: Vec<Row>,
         bytes: usize,
@@ -65,6 +71,17 @@ enum Work {
         bytes: usize,
         data: Option<Vec<u8>>,
     },
+    Multiply(Box<Multiply>),
+}
+
+impl Work {
+    fn queue(&self) -> Queue {
+        match self {
+            Work::Rows { .. } | Work::Arrive { .. } => Queue::Copies,
+            Work::Inwards { .. } | Work::Outwards { .. } => Queue::Bulk,
+            Work::Multiply(_) => Queue::Products,
+        }
+    }
 }
 
 /// Work that an engine has not done yet.
@@ -84,10 +101,6 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    fn is_bulk(&self) -> bool {
-        matches!(self.work, Work::Inwards { .. } | Work::Outwards { .. })
-    }
-
     /// Whether it belongs to a group that lanes no longer allow to be pending.
     fn is_due(&self, mask: u32, closed: &[u32; 32], left: u32) -> bool {
         lanes(self.mask & mask).any(|lane| self.group[lane] + left < closed[lane])
@@ -101,6 +114,7 @@ fn engine(cta: &mut Cta, warp: usize, work: &Work) -> Result<(usize, u32), Troub
     match work {
         Work::Rows { .. } | Work::Arrive { .. } => Ok((agents.copies(warp), state.copies.stamp)),
         Work::Outwards { .. } => Ok((agents.stores(warp), state.bulk.stamp)),
+        Work::Multiply(_) => Ok((agents.products(warp), state.products.stamp)),
         Work::Inwards { barrier, .. } => {
             let (slot, stamp) = mbarrier::at(&mut cta.mbarriers, *barrier)?.engine();
             Ok((agents.barrier(slot), stamp))
@@ -249,7 +263,12 @@ pub(super) fn arrive_after(
     Ok(())
 }
 
-fn queue(world: &mut World<'_>, cta: &mut Cta, issue: Issue, work: Work) -> Result<(), Trouble> {
+pub(super) fn queue(
+    world: &mut World<'_>,
+    cta: &mut Cta,
+    issue: Issue,
+    work: Work,
+) -> Result<(), Trouble> {
     let (agent, stamp) = engine(cta, issue.warp, &work)?;
     cta.shared.used_by(agent, issue.warp);
     let generic = cta.agents().generic();
@@ -258,12 +277,12 @@ fn queue(world: &mut World<'_>, cta: &mut Cta, issue: Issue, work: Work) -> Resu
     let mut clock = warp.publish();
     clock.own[agent] = stamp;
     let mut writes = clock.clone();
-    let bulk = matches!(work, Work::Inwards { .. } | Work::Outwards { .. });
-    if bulk {
+    let queue = work.queue();
+    if queue != Queue::Copies {
         // Of writes through the generic proxy, what the last proxy fence covered.
         writes.own[..generic].copy_from_slice(&warp.clock.proxied[..generic]);
     }
-    let group = if bulk { warp.bulk.closed } else { warp.copies.closed };
+    let group = warp.groups(queue).closed;
     let Issue { warp, mask, pc } = issue;
     cta.pending.push(Pending { warp, agent, pc, mask, group, clock, writes, work });
     if world.setup.config.schedule == Schedule::Earliest {
@@ -273,9 +292,9 @@ fn queue(world: &mut World<'_>, cta: &mut Cta, issue: Issue, work: Work) -> Resu
 }
 
 /// `commit_group`
-pub(super) fn commit(cta: &mut Cta, issue: Issue, bulk: bool) {
+pub(super) fn commit(cta: &mut Cta, issue: Issue, queue: Queue) {
     let warp = &mut cta.warps[issue.warp];
-    let groups = if bulk { &mut warp.bulk } else { &mut warp.copies };
+    let groups = warp.groups_mut(queue);
     for lane in lanes(issue.mask) {
         groups.closed[lane] += 1;
     }
@@ -291,21 +310,21 @@ pub(super) fn wait(
     world: &mut World<'_>,
     cta: &mut Cta,
     issue: Issue,
-    (bulk, read, left): (bool, bool, Option<u32>),
+    (queue, read, left): (Queue, bool, Option<u32>),
 ) -> Result<(), Trouble> {
     if left.is_none() {
-        commit(cta, issue, bulk);
+        commit(cta, issue, queue);
     }
     let left = left.unwrap_or(0);
     let warp = &cta.warps[issue.warp];
-    let groups = if bulk { &warp.bulk } else { &warp.copies };
+    let groups = warp.groups(queue);
     let closed = groups.closed;
     let least = lanes(issue.mask).map(|lane| closed[lane]).min().unwrap_or(0);
     let known = least.checked_sub(left + 1).map(|group| groups.stamps[group as usize]);
     let mut index = 0;
     while index < cta.pending.len() {
         let pending = &cta.pending[index];
-        let mine = pending.warp == issue.warp && pending.is_bulk() == bulk;
+        let mine = pending.warp == issue.warp && pending.work.queue() == queue;
         let due = mine
             && !matches!(pending.work, Work::Arrive { .. } | Work::Inwards { .. })
             && pending.is_due(issue.mask, &closed, left);
@@ -320,7 +339,14 @@ pub(super) fn wait(
         }
     }
     let agents = cta.agents();
-    let agent = if bulk { agents.stores(issue.warp) } else { agents.copies(issue.warp) };
+    let agent = match queue {
+        Queue::Copies => agents.copies(issue.warp),
+        Queue::Bulk => agents.stores(issue.warp),
+        Queue::Products => agents.products(issue.warp),
+    };
+    if queue == Queue::Products {
+        wgmma::settle(&mut cta.warps[issue.warp], least.saturating_sub(left));
+    }
     if let Some(known) = known {
         let own = &mut cta.warps[issue.warp].clock.own[agent];
         *own = known.max(*own);
@@ -347,7 +373,7 @@ pub(super) fn finish(world: &mut World<'_>, cta: &mut Cta) -> Result<(), Trouble
     let unread = |pending: &&Pending| match &pending.work {
         Work::Inwards { .. } => true,
         Work::Outwards { data, .. } => data.is_none(),
-        Work::Rows { .. } | Work::Arrive { .. } => false,
+        Work::Rows { .. } | Work::Arrive { .. } | Work::Multiply(_) => false,
     };
     if let Some(pending) = cta.pending.iter().find(unread) {
         let message = "a CTA ends while a bulk copy still uses its shared memory".to_owned();
@@ -361,13 +387,13 @@ pub(super) fn finish(world: &mut World<'_>, cta: &mut Cta) -> Result<(), Trouble
 /// Does a piece of work, and what it must come behind.
 fn complete(world: &mut World<'_>, cta: &mut Cta, index: usize) -> Result<(), Trouble> {
     let mut pending = cta.pending.remove(index);
-    if matches!(pending.work, Work::Arrive { .. }) {
+    if matches!(pending.work, Work::Arrive { .. } | Work::Multiply(_)) {
         // Those in front of it are in front of it in the queue, too.
         let mut earlier = 0;
         let mut end = index;
         while earlier < end {
             let other = &cta.pending[earlier];
-            if other.warp == pending.warp && !other.is_bulk() {
+            if other.warp == pending.warp && other.work.queue() == pending.work.queue() {
                 complete(world, cta, earlier)?;
                 end = end.saturating_sub(1);
                 earlier = 0;
@@ -418,6 +444,7 @@ fn run(world: &mut World<'_>, cta: &mut Cta, pending: &mut Pending) -> Result<()
             })?;
             mbarrier::complete_bytes(cta, *barrier, *bytes as i64, &done)
         }
+        Work::Multiply(multiply) => wgmma::run(world, cta, (pending.warp, &who), multiply),
         Work::Outwards { dst, src, bytes, data } => {
             let mut reach = reach_all(world, cta);
             let data = match data {

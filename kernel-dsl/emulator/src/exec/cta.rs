@@ -5,7 +5,7 @@ use super::copies::{Groups, Pending};
 use super::mbarrier::Barriers;
 use super::shared::SharedMemory;
 use crate::clock::{Agents, Clock};
-use crate::program::{Condition, Lanes, Pred, Redux, Reg, Src};
+use crate::program::{Condition, Lanes, Pred, Queue, Redux, Reg, Src};
 use std::collections::HashMap;
 
 /// What lanes that stand at one instruction wait for.
@@ -53,6 +53,9 @@ pub(crate) struct Warp {
     pub(crate) seen: Option<Clock>,
     pub(crate) copies: Groups,
     pub(crate) bulk: Groups,
+    pub(crate) products: Groups,
+    /// Registers that tensor-core operations of the group have not given back.
+    pub(crate) in_flight: Vec<(Reg, u32)>,
     /// Where it stood last, for reports.
     pub(crate) last_pc: u32,
 }
@@ -108,6 +111,23 @@ impl Warp {
 
     pub(crate) fn is_done(&self) -> bool {
         self.groups.is_empty()
+    }
+
+    /// The groups of a kind of asynchronous work.
+    pub(crate) fn groups(&self, queue: Queue) -> &Groups {
+        match queue {
+            Queue::Copies => &self.copies,
+            Queue::Bulk => &self.bulk,
+            Queue::Products => &self.products,
+        }
+    }
+
+    pub(crate) fn groups_mut(&mut self, queue: Queue) -> &mut Groups {
+        match queue {
+            Queue::Copies => &mut self.copies,
+            Queue::Bulk => &mut self.bulk,
+            Queue::Products => &mut self.products,
+        }
     }
 
     /// Publishes what the warp did: returns its clock, and begins a new stretch.
@@ -199,6 +219,8 @@ fn warp(setup: &Setup<'_>, index: usize, clock: &Clock) -> Warp {
         seen: None,
         copies: Groups::new(start + 1),
         bulk: Groups::new(start + 1),
+        products: Groups::new(start + 1),
+        in_flight: Vec::new(),
         last_pc: 0,
     }
 }
@@ -234,10 +256,13 @@ impl Cta {
 
     /// A clock that is behind nothing that happened here.
     pub(crate) fn latest(&self) -> u32 {
-        let warps = self
-            .warps
-            .iter()
-            .map(|warp| warp.clock.latest().max(warp.copies.latest()).max(warp.bulk.latest()));
+        let warps = self.warps.iter().map(|warp| {
+            warp.clock
+                .latest()
+                .max(warp.copies.latest())
+                .max(warp.bulk.latest())
+                .max(warp.products.latest())
+        });
         let barriers = self.mbarriers.values().map(super::mbarrier::Barrier::latest);
         warps.chain(barriers).fold(self.retired, u32::max)
     }

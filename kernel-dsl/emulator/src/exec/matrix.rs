@@ -27,7 +27,7 @@ fn all_lanes(issue: Issue, what: &str) -> Result<(), Trouble> {
 }
 
 /// The codes of a factor, `depth` for each row of A or column of B.
-fn codes(
+pub(super) fn codes(
     warp: &Warp,
     consts: &[Lanes],
     registers: &[Src],

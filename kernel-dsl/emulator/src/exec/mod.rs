@@ -12,6 +12,7 @@ mod shared;
 mod step;
 mod sync;
 mod traffic;
+mod wgmma;
 
 use crate::clock::Clock;
 use crate::fault::{Fault, FaultKind, Place};

@@ -2,7 +2,7 @@
 
 use super::access::{self, AtomicParts, Issue, LOCAL_WINDOW, SHARED_WINDOW, Target, lanes};
 use super::cta::{Cta, Group, Wait, Warp};
-use super::{Trouble, World, copies, exchange, matrix, mbarrier, ordering, sync};
+use super::{Trouble, World, copies, exchange, matrix, mbarrier, ordering, sync, wgmma};
 use crate::fault::FaultKind;
 use crate::program::{Combine, Condition, Instr, Lanes, MaskKind, Op, Pred, Reg, Space};
 use crate::program::{Special, Src};
@@ -176,13 +176,20 @@ fn check_predicates(missing: u32, mask: u32) -> Result<(), Trouble> {
     }
 }
 
+/// Refuses sources that were not written, or whose value a tensor core still works on.
 pub(super) fn check(warp: &Warp, sources: &[Src], mask: u32) -> Result<(), Trouble> {
     for &src in sources {
         let missing = warp.missing(src, mask);
         if missing != 0 {
-            let message = "a register is used before it was written".to_owned();
+            let in_flight = |reg: Reg| warp.in_flight.iter().any(|&(other, _)| other == reg);
+            let (kind, message) = match src {
+                Src::Reg(reg) if in_flight(reg) => {
+                    (FaultKind::MissingWait, "a result of wgmma is used before it was waited for")
+                }
+                _ => (FaultKind::Uninitialised, "a register is used before it was written"),
+            };
             let lane = missing.trailing_zeros() as usize;
-            return Err(Trouble::new(FaultKind::Uninitialised, message).lane(lane));
+            return Err(Trouble::new(kind, message.to_owned()).lane(lane));
         }
     }
     Ok(())
@@ -344,10 +351,11 @@ fn execute_outside(
         Op::Fence { proxy } => ordering::fence(&mut cta.warps[issue.warp], *proxy),
         Op::AsyncCopy(copy) => copies::issue_rows(world, cta, issue, copy)?,
         Op::BulkCopy(copy) => copies::issue_bulk(world, cta, issue, copy)?,
-        Op::CommitCopies { bulk } => copies::commit(cta, issue, *bulk),
-        Op::WaitCopies { bulk, read, left } => {
-            copies::wait(world, cta, issue, (*bulk, *read, *left))?;
+        Op::CommitGroup { queue } => copies::commit(cta, issue, *queue),
+        Op::WaitGroup { queue, read, left } => {
+            copies::wait(world, cta, issue, (*queue, *read, *left))?;
         }
+        Op::Wgmma(wgmma) => wgmma::issue(world, cta, issue, wgmma)?,
         Op::Mbarrier(object) => return mbarrier::execute(world, cta, issue, object),
         Op::Mma(mma) => matrix::mma(world, cta, issue, mma)?,
         Op::LoadMatrix { matrix, dst } => matrix::load(world, cta, issue, (matrix, dst))?,
