@@ -280,6 +280,31 @@ fn a_device_number_past_the_last_is_refused() {
     });
 }
 
+/// More than the pinned memory holds, with copies that the driver does as late as it may.
+#[test]
+fn large_buffers_come_back_as_they_went() {
+    let name = "large_buffers_come_back_as_they_went";
+    PROGRAM.stand_in(name, &[("LATENCY", "60"), ("SCHEDULE", "latest")], || {
+        let mut device = cuda(0);
+        let lens = [(1 << 20) + 3, 1, 6 << 20, 17];
+        let ids = lens.map(|len| device.alloc_u32(len).unwrap());
+        let numbers = |seed: u32, len: usize| -> Vec<u32> {
+            (0u32..).take(len).map(|i| i.wrapping_mul(seed)).collect()
+        };
+        for (seed, (&id, len)) in (1..).zip(ids.iter().zip(lens)) {
+            let mut values = numbers(seed, len);
+            device.write_u32(id, &values).unwrap();
+            // What was given away may change at once.
+            values.fill(0);
+        }
+        for (seed, (&id, len)) in (1..).zip(ids.iter().zip(lens)) {
+            let mut values = vec![0; len];
+            device.read_u32(id, &mut values).unwrap();
+            assert!(values == numbers(seed, len), "buffer {seed}");
+        }
+    });
+}
+
 /// A plan is run, then recorded, then repeated; inputs are those of the time it is repeated.
 #[test]
 fn plans_are_repeated_with_the_inputs_of_the_time() {
