@@ -286,6 +286,7 @@ pub(crate) enum Op {
     Wgmma(Box<Wgmma>),
     AsyncCopy(Box<AsyncCopy>),
     BulkCopy(Box<BulkCopy>),
+    TensorCopy(Box<TensorCopy>),
     CommitGroup {
         queue: Queue,
     },
@@ -351,6 +352,15 @@ pub(crate) struct BulkCopy {
     pub(crate) dst: Address,
     pub(crate) src: Address,
     pub(crate) bytes: Src,
+    pub(crate) barrier: Option<Address>,
+}
+
+/// `cp.async.bulk.tensor`: into shared memory if it has a barrier, else out of it.
+#[derive(Clone, Debug)]
+pub(crate) struct TensorCopy {
+    pub(crate) shared: Address,
+    pub(crate) map: Address,
+    pub(crate) coordinates: Vec<Src>,
     pub(crate) barrier: Option<Address>,
 }
 

@@ -15,6 +15,8 @@ use crate::types::{low_mask, sign_extend};
 pub(super) const SHARED_WINDOW: u64 = 0x5000_0000_0000;
 /// Where local memory stands among generic addresses.
 pub(super) const LOCAL_WINDOW: u64 = 0x6000_0000_0000;
+/// Where parameters stand among generic addresses.
+pub(super) const PARAM_WINDOW: u64 = 0x4000_0000_0000;
 const WINDOW_BYTES: u64 = 1 << 32;
 
 /// What an address means.
@@ -118,6 +120,9 @@ impl Spaces {
                 if let Some(address) = window(address, LOCAL_WINDOW) {
                     return Self::inside((Space::Local, "local"), address, local)
                         .map(Location::Local);
+                }
+                if let Some(address) = window(address, PARAM_WINDOW) {
+                    return self.locate(Space::Param, address, bytes);
                 }
                 self.locate(Space::Global, address, bytes)
             }

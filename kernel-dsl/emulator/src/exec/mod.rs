@@ -11,6 +11,7 @@ mod random;
 mod shared;
 mod step;
 mod sync;
+mod tensor_map;
 mod traffic;
 mod wgmma;
 
