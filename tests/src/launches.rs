@@ -20,7 +20,7 @@ use tessera_kernels::ops::rope::{Rope, Rotation};
 use tessera_kernels::ops::router::Router;
 use tessera_kernels::ops::sample::{Sample, SampleParams, SampleRow};
 use tessera_kernels::ops::swiglu::SwiGlu;
-use tessera_runtime::device::{CacheSpec, Device, DeviceError};
+use tessera_runtime::device::{CacheSpec, Device, DeviceError, PlanKey};
 use tessera_tile_ir::format::read_code;
 
 /// What a launch wrote, by launch and output.
@@ -410,6 +410,37 @@ impl<D: Device> Launches<D> {
         self.keep("decode lse", &lse)?;
         self.device.perform(&Launch::AbsorbValue(AbsorbValue { dims, latent, kv_b, out }))?;
         self.keep("absorb_value", &out)
+    }
+
+    /// Decode steps of one shape, each with other queries, by the plan of that shape.
+    ///
+    /// # Errors
+    /// As the device's.
+    pub fn decode_plan(&mut self, cached: &Cached, steps: usize) -> Result {
+        let (dims, cache, softmax_scale, tokens) = (DIMS, cached.cache, 0.3, cached.lens.len());
+        let heads = dims.num_heads;
+        let batch = self.batch(cached, &vec![1; tokens])?;
+        let [rows, cols] = dims.kv_b_shape();
+        let kv_b = self.weight(rows, cols, 0.19)?;
+        let width = heads * dims.kv_lora_rank;
+        let q = self.device.alloc_f32(tokens * heads * dims.qk_head_dim())?;
+        let q = RowView::contiguous(q, tokens, heads * dims.qk_head_dim());
+        let (ql_nope, out) = (self.out(tokens, width)?, self.out(tokens, width)?);
+        let lse = self.out(tokens, heads)?;
+        let mut plan = Vec::new();
+        for layer in 0..2 {
+            plan.push(Launch::AbsorbQuery(AbsorbQuery { dims, q, kv_b, ql_nope }));
+            let op = MlaDecode { dims, ql_nope, q, cache, layer, batch, softmax_scale, out, lse };
+            plan.push(Launch::MlaDecode(op));
+        }
+        for step in 0..steps {
+            let queries = values(tokens * q.cols, 0.3 + step as f32 * 0.1);
+            self.device.write_f32(q.buffer, &queries)?;
+            self.device.perform_plan(PlanKey([tokens, tokens, 0]), &plan)?;
+            self.keep(&format!("step {step}"), &out)?;
+            self.keep(&format!("lse {step}"), &lse)?;
+        }
+        Ok(())
     }
 
     /// What the tag check finds, with a tag changed and a table bent.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every edge between our crates. Another one needs a decision of its own.
-const EDGES: [(&str, &[&str]); 14] = [
+const EDGES: [(&str, &[&str]); 15] = [
     ("tessera", &["tessera-runtime"]),
     ("tessera-emulator", &[]),
     ("tessera-emulator-driver", &["tessera-emulator"]),
@@ -25,7 +25,14 @@ const EDGES: [(&str, &[&str]); 14] = [
     ("tessera-kernel-macros", &[]),
     (
         "tessera-kernel-tool",
-        &["tessera-kernel-cpu", "tessera-kernel-dsl", "tessera-kernels", "tessera-tile-ir"],
+        &[
+            "tessera-emulator",
+            "tessera-kernel-cpu",
+            "tessera-kernel-dsl",
+            "tessera-kernels",
+            "tessera-ptx",
+            "tessera-tile-ir",
+        ],
     ),
     ("tessera-kernels", &["tessera-kernel-dsl", "tessera-tile-ir"]),
     ("tessera-lanes", &["tessera-tile-ir"]),

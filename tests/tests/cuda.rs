@@ -5,7 +5,11 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use tessera_kernels::formats::{Format, KvFormat, format, kv_format};
-use tessera_runtime::device::{CpuDevice, CudaDevice, Device, KernelBundle};
+use tessera_kernels::launch::{BufferId, Launch, RowView};
+use tessera_kernels::ops::gather::GatherRows;
+use tessera_runtime::device::{
+    CpuDevice, CudaDevice, CudaError, Device, DeviceError, KernelBundle, PlanKey,
+};
 use tessera_tests::kernels::write_bundle;
 use tessera_tests::launches::{Launches, Outputs};
 use tessera_tests::stand_in::Program;
@@ -15,15 +19,20 @@ const PROGRAM: Program = Program { tmp: env!("CARGO_TARGET_TMPDIR") };
 /// Formats that kernels of these tests are for.
 const FORMATS: [&str; 5] = ["f32", "bf16", "e4m3", "int4-g32", "fp8-128x128"];
 
-/// A device with kernels of this source.
-fn cuda(ordinal: u32) -> CudaDevice {
+/// Kernels of this source.
+fn bundle() -> Arc<KernelBundle> {
     static BUNDLE: OnceLock<Arc<KernelBundle>> = OnceLock::new();
     let bundle = BUNDLE.get_or_init(|| {
         let folder: PathBuf = PROGRAM.folder(&format!("kernels-{}", std::process::id()));
         write_bundle(&folder, &FORMATS);
         KernelBundle::open(&folder).unwrap()
     });
-    CudaDevice::new(ordinal, bundle).unwrap()
+    bundle.clone()
+}
+
+/// A device with those kernels.
+fn cuda(ordinal: u32) -> CudaDevice {
+    CudaDevice::new(ordinal, &bundle()).unwrap()
 }
 
 /// Launches that multiply with no weight, and no cache.
@@ -142,4 +151,152 @@ fn launches_of_attention() {
             check_same(&attention_launches(cuda(0), formats, &lens, &new), &want, 1e-3);
         }
     });
+}
+
+/// Sequences long enough that prefill takes its keys in several runs and decode in several parts.
+#[test]
+fn attention_over_long_contexts() {
+    PROGRAM.stand_in("attention_over_long_contexts", &[], || {
+        let (formats, lens, new) = ((weights("bf16"), kv("bf16")), [4200, 30], [2, 1]);
+        let want = attention_launches(CpuDevice::reference(), formats, &lens, &new);
+        check_same(&attention_launches(cuda(0), formats, &lens, &new), &want, 1e-3);
+    });
+}
+
+/// `out = x[rows]` of four rows of eight numbers.
+struct Gather {
+    device: CudaDevice,
+    rows: BufferId,
+    launch: Launch,
+    out: BufferId,
+}
+
+impl Gather {
+    fn new() -> Self {
+        let mut device = cuda(0);
+        let x = device.alloc_f32(32).unwrap();
+        let numbers: Vec<f32> = (0..32u8).map(f32::from).collect();
+        device.write_f32(x, &numbers).unwrap();
+        let (rows, out) = (device.alloc_i32(4).unwrap(), device.alloc_f32(32).unwrap());
+        let launch = Launch::GatherRows(GatherRows {
+            x: RowView::contiguous(x, 4, 8),
+            rows,
+            out: RowView::contiguous(out, 4, 8),
+        });
+        Self { device, rows, launch, out }
+    }
+
+    fn run(&mut self, rows: [i32; 4]) -> Result<Vec<f32>, DeviceError> {
+        self.device.write_i32(self.rows, &rows)?;
+        self.device.perform(&self.launch)?;
+        self.read()
+    }
+
+    fn read(&self) -> Result<Vec<f32>, DeviceError> {
+        let mut firsts = vec![0.0; 32];
+        self.device.read_f32(self.out, &mut firsts)?;
+        Ok(firsts.into_iter().step_by(8).collect())
+    }
+}
+
+fn cuda_error<T: std::fmt::Debug>(result: Result<T, DeviceError>) -> CudaError {
+    match result {
+        Err(DeviceError::Cuda(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_failed_assert_names_the_kernel_and_breaks_nothing() {
+    PROGRAM.stand_in("a_failed_assert_names_the_kernel_and_breaks_nothing", &[], || {
+        let mut gather = Gather::new();
+        assert_eq!(gather.run([3, 0, 2, 2]), Ok(vec![24.0, 0.0, 16.0, 16.0]));
+        let error = cuda_error(gather.run([3, 0, 4, 2]));
+        let CudaError::Assert { kernel, message, place } = error else { panic!("{error:?}") };
+        assert_eq!((&*kernel, &*message), ("gather_rows", "`rows` are rows of `x`"));
+        assert!(place.contains("tiles/gather.rs:"), "{place}");
+        assert_eq!(gather.run([1, 1, 1, 0]), Ok(vec![8.0, 8.0, 8.0, 0.0]));
+    });
+}
+
+/// The error that a failure gives, the same from every later call.
+fn check_broken(gather: &mut Gather, error: &CudaError) {
+    let Gather { device, rows, launch, .. } = gather;
+    assert_eq!(cuda_error(device.write_i32(*rows, &[0])), *error);
+    assert_eq!(cuda_error(device.perform(launch)), *error);
+    assert_eq!(cuda_error(device.perform_plan(PlanKey([1, 1, 1]), &[])), *error);
+    assert_eq!(cuda_error(device.alloc_f32(1)), *error);
+    assert_eq!(cuda_error(gather.read()), *error);
+}
+
+#[test]
+fn an_illegal_address_is_the_last_that_a_device_says() {
+    let name = "an_illegal_address_is_the_last_that_a_device_says";
+    PROGRAM.stand_in(name, &[("FAULTS", "launch:2:illegal_address")], || {
+        let mut gather = Gather::new();
+        gather.run([0, 1, 2, 3]).unwrap();
+        let error = cuda_error(gather.run([0, 1, 2, 3]));
+        let CudaError::Driver { code: 700, name, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(name, "CUDA_ERROR_ILLEGAL_ADDRESS");
+        check_broken(&mut gather, &error);
+    });
+}
+
+#[test]
+fn memory_that_is_not_there_breaks_the_device() {
+    let name = "memory_that_is_not_there_breaks_the_device";
+    PROGRAM.stand_in(name, &[("MEMORY", "64MiB")], || {
+        let mut gather = Gather::new();
+        gather.run([0, 1, 2, 3]).unwrap();
+        let error = cuda_error(gather.device.alloc_f32(32 << 20));
+        let CudaError::OutOfMemory { what, bytes, free, total } = error else {
+            panic!("{error:?}");
+        };
+        assert_eq!((what, bytes, total), ("a buffer", 128 << 20, 64 << 20));
+        assert!(free < total, "{free} of {total}");
+        check_broken(&mut gather, &CudaError::OutOfMemory { what, bytes, free, total });
+    });
+}
+
+#[test]
+fn a_device_number_past_the_last_is_refused() {
+    let name = "a_device_number_past_the_last_is_refused";
+    PROGRAM.stand_in(name, &[("DEVICES", "2"), ("ARCH", "sm_100")], || {
+        let bundle = bundle();
+        let error = CudaDevice::new(2, &bundle).map(|_| ());
+        assert_eq!(cuda_error(error), CudaError::NoDevice { ordinal: 2, count: 2 });
+        let error = cuda_error(CudaDevice::new(1, &bundle).map(|_| ()));
+        assert!(matches!(error, CudaError::Target { major: 10, minor: 0, .. }), "{error:?}");
+    });
+}
+
+/// A plan is run, then recorded, then repeated; inputs are those of the time it is repeated.
+#[test]
+fn plans_are_repeated_with_the_inputs_of_the_time() {
+    let name = "plans_are_repeated_with_the_inputs_of_the_time";
+    PROGRAM.stand_in(name, &[("LATENCY", "20"), ("SCHEDULE", "latest")], || {
+        let mut launches = Launches::new(cuda(0), weights("bf16"));
+        let cached = launches.cache(kv("bf16"), &[5, 40, 600]).unwrap();
+        launches.decode_plan(&cached, 6).unwrap();
+        // The first step grew the scratch memory of the parts.
+        assert_eq!(launches.device.num_graphs(), 1);
+        let got = launches.into_outputs();
+        let mut launches = Launches::new(CpuDevice::reference(), weights("bf16"));
+        let cached = launches.cache(kv("bf16"), &[5, 40, 600]).unwrap();
+        launches.decode_plan(&cached, 6).unwrap();
+        check_same(&got, &launches.into_outputs(), 1e-3);
+    });
+}
+
+#[test]
+fn without_a_driver_there_is_an_error() {
+    let folder = PROGRAM.folder("no driver");
+    write_bundle(&folder, &["f32"]);
+    let bundle = KernelBundle::open(&folder).unwrap();
+    // Only where this machine has no driver of its own.
+    if let Err(error) = CudaDevice::new(0, &bundle) {
+        let text = error.to_string();
+        let DeviceError::Cuda(error) = error else { panic!("{error:?}") };
+        assert!(matches!(error, CudaError::NoDriver | CudaError::NoDevice { .. }), "{text}");
+    }
 }

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use tessera::cli::{Cli, Command, ServeArgs, start_engine};
+use tessera::cli::{Cli, Command, DeviceKind, ServeArgs, start_engine};
 use tessera::clock::Clock;
 use tessera::http::{Server, ServerParts, ShutdownHandle};
 use tessera::text::TextModel;
@@ -96,5 +96,110 @@ fn the_bundled_model_answers_paris() {
         let ready = ask(served.addr, "GET", "/health/ready", b"").await;
         assert_eq!(ready.status, 200);
         served.finish().await.unwrap();
+    });
+}
+
+const BF16: [&str; 8] = [
+    "--prefill-weights",
+    "bf16",
+    "--prefill-kv",
+    "bf16",
+    "--decode-weights",
+    "bf16",
+    "--decode-kv",
+    "bf16",
+];
+
+/// Questions asked together, and the answers.
+async fn answers(addr: SocketAddr) -> Vec<(String, Value)> {
+    let questions = ["What is the capital of France?", "Say hello.", "What is 2 + 2?"];
+    let asked = questions.map(|question| {
+        let body = json!({
+            "model": "tiny-kimi", "messages": [{"role": "user", "content": question}],
+            "temperature": 0, "max_tokens": 6, "return_token_ids": true,
+        });
+        tokio::spawn(async move { chat(addr, &body).await })
+    });
+    let mut answers = Vec::new();
+    for answer in asked {
+        let answer = answer.await.unwrap();
+        answers.push((text(&answer), answer.json()["choices"][0]["token_ids"].clone()));
+    }
+    answers
+}
+
+/// Several requests at once on two devices, one a pool: the tokens of the CPU.
+#[test]
+fn two_devices_answer_as_the_cpu_does() {
+    on_stand_in("two_devices_answer_as_the_cpu_does", &[("DEVICES", "2")], || async {
+        let formats = ["f32", "bf16"];
+        let flags = [&BF16[..], &["--decode-device", "1"]].concat();
+        let args = args(&formats, &flags);
+        let served = serve(&args).await;
+        let got = answers(served.addr).await;
+        served.finish().await.unwrap();
+        let mut args = args;
+        args.engine.device = DeviceKind::Cpu;
+        let served = serve(&args).await;
+        assert_eq!(got, answers(served.addr).await);
+        served.finish().await.unwrap();
+    });
+}
+
+/// A device that is lost while an answer is streamed ends the engine: nothing hangs.
+#[test]
+fn a_lost_device_ends_the_engine() {
+    let faults = [("FAULTS", "launch:500:lost")];
+    on_stand_in("a_lost_device_ends_the_engine", &faults, || async {
+        let served = serve(&args(&["f32", "bf16"], &BF16)).await;
+        let body = france(json!({"temperature": 0, "ignore_eos": true, "max_tokens": 500}));
+        let answer = chat(served.addr, &body).await;
+        assert_eq!(answer.status, 503, "{}", answer.json());
+        assert_eq!(answer.json()["error"]["code"], "engine_died");
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("pool: device: cuda: cu"), "{message}");
+        let later = chat(served.addr, &france(json!({}))).await;
+        assert_eq!((later.status, &later.json()["error"]["code"]), (503, &json!("engine_died")));
+        assert_eq!(ask(served.addr, "GET", "/health/ready", b"").await.status, 503);
+        assert_eq!(ask(served.addr, "GET", "/metrics", b"").await.status, 200);
+        let stopped = served.finish().await.unwrap_err();
+        assert!(message.contains(&stopped.reason), "{message} and {stopped}");
+    });
+}
+
+/// A page whose tag is wrong ends its request and no other.
+#[test]
+fn a_wrong_tag_ends_its_request_alone() {
+    on_stand_in("a_wrong_tag_ends_its_request_alone", &[], || async {
+        let flags = [&BF16[..], &["--fault-injection"]].concat();
+        let served = serve(&args(&["f32", "bf16"], &flags)).await;
+        let fault = ask(served.addr, "POST", "/debug/fault", br#"{"kind": "page_tag"}"#).await;
+        assert_eq!(fault.status, 202);
+        let body = france(json!({"temperature": 0, "ignore_eos": true, "max_tokens": 4}));
+        let answer = chat(served.addr, &body).await;
+        assert_eq!((answer.status, &answer.json()["error"]["code"]), (500, &json!("kv_integrity")));
+        assert_eq!(text(&chat(served.addr, &france(json!({"temperature": 0}))).await), "Paris");
+        served.finish().await.unwrap();
+    });
+}
+
+/// Memory that runs out at the start is said with its numbers, and nothing is served.
+#[test]
+fn too_little_memory_stops_the_start() {
+    on_stand_in("too_little_memory_stops_the_start", &[("MEMORY", "16MiB")], || async {
+        let error = start_engine(&args(&["f32", "bf16"], &BF16), &Clock::system()).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.contains("pool on its device: cuda: "), "{error}");
+        assert!(error.contains("bytes of device memory for"), "{error}");
+    });
+}
+
+/// Kernels that lack a format stop the start, not the first request.
+#[test]
+fn missing_formats_stop_the_start() {
+    on_stand_in("missing_formats_stop_the_start", &[], || async {
+        let error = start_engine(&args(&["f32"], &BF16), &Clock::system()).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.contains("for bf16"), "{error}");
     });
 }

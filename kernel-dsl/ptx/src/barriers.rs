@@ -5,50 +5,101 @@
 //! meeting, and puts a barrier before the first access that conflicts. Loops are followed twice,
 //! so that the end of one turn is kept apart from the beginning of the next.
 
-use crate::code::{Buffer, Effect, Node};
+use crate::code::{Buffer, Effect, Node, Share};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How a buffer was touched since all threads met.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Touched {
-    read: bool,
-    /// The ops that wrote it.
-    writers: BTreeSet<u32>,
+    readers: BTreeSet<Share>,
+    writers: BTreeSet<Share>,
+}
+
+/// Whether an access meets one of these.
+fn meets(share: Share, others: &BTreeSet<Share>) -> bool {
+    others.iter().any(|other| *other != share || share == Share::Unknown)
 }
 
 type State = BTreeMap<Buffer, Touched>;
 
 /// Inserts the barriers that the code needs and has not.
 pub(crate) fn insert(nodes: &mut Vec<Node>) {
-    follow(nodes, &mut State::new());
+    follow(nodes, &mut State::new(), true);
+    // One that was needed when it was put may not be any more, now that there are others.
+    for number in 0.. {
+        let Some(needed) = nth(nodes, &mut { number }) else { break };
+        *needed = false;
+        if follow(nodes, &mut State::new(), false) > 0 {
+            *nth(nodes, &mut { number }).expect("it was there") = true;
+        }
+    }
+    prune(nodes);
 }
 
-fn follow(nodes: &mut Vec<Node>, state: &mut State) {
+/// Whether the barrier with `number` others before it is needed.
+fn nth<'n>(nodes: &'n mut [Node], number: &mut usize) -> Option<&'n mut bool> {
+    for node in nodes {
+        match node {
+            Node::Barrier { needed, .. } if *number == 0 => return Some(needed),
+            Node::Barrier { .. } => *number -= 1,
+            Node::Inst(_) => {}
+            Node::Loop { head: first, body: second, .. }
+            | Node::If { yes: first, no: second, .. } => {
+                for list in [first, second] {
+                    if let Some(found) = nth(list, number) {
+                        return Some(found);
+                    }
+                }
+            }
+        }
+    }
+    None
+}
+
+fn prune(nodes: &mut Vec<Node>) {
+    nodes.retain(|node| !matches!(node, Node::Barrier { needed: false, .. }));
+    for node in nodes {
+        if let Node::Loop { head: first, body: second, .. }
+        | Node::If { yes: first, no: second, .. } = node
+        {
+            prune(first);
+            prune(second);
+        }
+    }
+}
+
+/// Follows the code and gives the number of conflicts; with `insert`, each gets a barrier.
+fn follow(nodes: &mut Vec<Node>, state: &mut State, insert: bool) -> usize {
+    let mut conflicts = 0;
     let mut at = 0;
     while at < nodes.len() {
-        if needs_barrier(&nodes[at], state) {
-            nodes.insert(at, Node::Barrier);
+        if let Some(shared) = needs_barrier(&nodes[at], state) {
+            conflicts += 1;
+            if insert {
+                nodes.insert(at, Node::Barrier { shared, needed: true });
+            }
             state.clear();
-            at += 1;
+            at += usize::from(insert);
         }
         match &mut nodes[at] {
-            Node::Barrier => state.clear(),
+            Node::Barrier { needed: true, .. } => state.clear(),
+            Node::Barrier { .. } => {}
             Node::Inst(inst) => touch(inst.effect, state),
             Node::Loop { head, body, .. } => {
                 // After the first turn every barrier between turns is in place; the second changes
                 // nothing but the state. A loop may also end before its first turn.
-                follow(head, state);
+                conflicts += follow(head, state, insert);
                 let before = state.clone();
                 for _ in 0..2 {
-                    follow(body, state);
-                    follow(head, state);
+                    conflicts += follow(body, state, insert);
+                    conflicts += follow(head, state, insert);
                 }
                 join(state, &before);
             }
             Node::If { yes, no, together: true, .. } => {
                 let mut other = state.clone();
-                follow(yes, state);
-                follow(no, &mut other);
+                conflicts += follow(yes, state, insert);
+                conflicts += follow(no, &mut other, insert);
                 join(state, &other);
             }
             Node::If { yes, no, together: false, .. } => {
@@ -59,15 +110,18 @@ fn follow(nodes: &mut Vec<Node>, state: &mut State) {
         }
         at += 1;
     }
+    conflicts
 }
 
 fn touch(effect: Effect, state: &mut State) {
     match effect {
         Effect::None => {}
         Effect::Meet => state.clear(),
-        Effect::Read(buffer) => state.entry(buffer).or_default().read = true,
-        Effect::Write(buffer, writer) => {
-            state.entry(buffer).or_default().writers.insert(writer);
+        Effect::Read(buffer, share) => {
+            state.entry(buffer).or_default().readers.insert(share);
+        }
+        Effect::Write(buffer, share) => {
+            state.entry(buffer).or_default().writers.insert(share);
         }
     }
 }
@@ -85,36 +139,41 @@ fn each_effect(node: &Node, visit: &mut impl FnMut(Effect)) {
         Node::If { yes, no, .. } => {
             yes.iter().chain(no).for_each(|node| each_effect(node, visit));
         }
-        Node::Barrier => {}
+        Node::Barrier { .. } => {}
     }
 }
 
 fn join(state: &mut State, other: &State) {
     for (buffer, touched) in other {
         let mine = state.entry(*buffer).or_default();
-        mine.read |= touched.read;
+        mine.readers.extend(&touched.readers);
         mine.writers.extend(&touched.writers);
     }
 }
 
-/// Whether a node conflicts with what was touched. What stands inside of loops and of branches that
-/// all threads take together gets its barrier there.
-fn needs_barrier(node: &Node, state: &State) -> bool {
+/// Whether a node conflicts with what was touched, and if so, whether in shared memory. What stands
+/// inside of loops and of branches that all threads take together gets its barrier there.
+fn needs_barrier(node: &Node, state: &State) -> Option<bool> {
     let conflicts = |effect| match effect {
         Effect::None | Effect::Meet => false,
-        Effect::Read(buffer) => state.get(&buffer).is_some_and(|t| !t.writers.is_empty()),
-        Effect::Write(buffer, writer) => state
-            .get(&buffer)
-            .is_some_and(|t| t.read || t.writers.iter().any(|other| *other != writer)),
+        Effect::Read(buffer, share) => {
+            state.get(&buffer).is_some_and(|touched| meets(share, &touched.writers))
+        }
+        Effect::Write(buffer, share) => state.get(&buffer).is_some_and(|touched| {
+            meets(share, &touched.writers) || meets(share, &touched.readers)
+        }),
     };
     match node {
-        Node::Inst(inst) => conflicts(inst.effect),
-        Node::If { together: false, .. } => {
-            let mut any = false;
-            each_effect(node, &mut |effect| any |= conflicts(effect));
-            any
+        Node::Inst(_) | Node::If { together: false, .. } => {
+            let mut found = None;
+            each_effect(node, &mut |effect| {
+                if conflicts(effect) {
+                    found = Some(found == Some(true) || effect.is_shared());
+                }
+            });
+            found
         }
-        _ => false,
+        _ => None,
     }
 }
 
@@ -125,6 +184,8 @@ mod tests {
     use tessera_tile_ir::Loc;
 
     const VIEW: Buffer = Buffer::View(0);
+    const READ: Effect = Effect::Read(VIEW, Share::Unknown);
+    const WRITE: Effect = Effect::Write(VIEW, Share::Op(0));
 
     fn inst(effect: Effect) -> Node {
         let loc = Loc { file: "test.rs", line: 1, column: 1 };
@@ -138,7 +199,7 @@ mod tests {
     /// `b` for a barrier, `.` for an instruction, loops in parentheses.
     fn shape(nodes: &[Node]) -> String {
         let one = |node: &Node| match node {
-            Node::Barrier => "b".to_owned(),
+            Node::Barrier { .. } => "b".to_owned(),
             Node::Inst(_) => ".".to_owned(),
             Node::Loop { body, .. } => format!("({})", shape(body)),
             Node::If { yes, no, .. } => format!("[{}|{}]", shape(yes), shape(no)),
@@ -153,32 +214,46 @@ mod tests {
 
     #[test]
     fn what_conflicts_is_kept_apart() {
-        let (read, write) = (Effect::Read(VIEW), Effect::Write(VIEW, 0));
+        let (read, write) = (READ, WRITE);
         check(vec![inst(write), inst(read)], ".b.");
         check(vec![inst(read), inst(write)], ".b.");
         check(vec![inst(read), inst(read)], "..");
         check(vec![inst(write), inst(write)], "..");
-        check(vec![inst(write), inst(Effect::Write(VIEW, 1))], ".b.");
-        check(vec![inst(write), inst(Effect::Read(Buffer::Exchange))], "..");
+        check(vec![inst(write), inst(Effect::Write(VIEW, Share::Op(1)))], ".b.");
+        check(vec![inst(write), inst(Effect::Read(Buffer::Exchange, Share::Unknown))], "..");
+    }
+
+    #[test]
+    fn what_one_thread_touches_needs_no_barrier() {
+        let rule = |number| {
+            [Effect::Read(VIEW, Share::Rule(number)), Effect::Write(VIEW, Share::Rule(number))]
+        };
+        let [read, write] = rule(0);
+        check(vec![repeat(vec![inst(read), inst(write)])], "(..)");
+        check(vec![inst(write), inst(rule(1)[0])], ".b.");
+        check(vec![inst(write), inst(READ)], ".b.");
     }
 
     #[test]
     fn turns_of_a_loop_are_kept_apart() {
-        let (read, write) = (Effect::Read(VIEW), Effect::Write(VIEW, 0));
+        let (read, write) = (READ, WRITE);
         check(vec![repeat(vec![inst(read), inst(write)])], "(b.b.)");
     }
 
     #[test]
     fn a_barrier_in_a_loop_that_may_not_run_is_no_barrier() {
-        let (read, write) = (Effect::Read(VIEW), Effect::Write(VIEW, 0));
-        let exchange = [Effect::Write(Buffer::Exchange, 0), Effect::Read(Buffer::Exchange)];
+        let (read, write) = (READ, WRITE);
+        let exchange = [
+            Effect::Write(Buffer::Exchange, Share::Op(0)),
+            Effect::Read(Buffer::Exchange, Share::Unknown),
+        ];
         let body = exchange.map(inst).to_vec();
         check(vec![inst(read), repeat(body), inst(write)], ".(b.b.)b.");
     }
 
     #[test]
     fn sides_of_a_branch_that_threads_take_apart_are_one() {
-        let (read, write) = (Effect::Read(VIEW), Effect::Write(VIEW, 0));
+        let (read, write) = (READ, WRITE);
         let condition = Reg { class: Class::Pred, id: 0 };
         let apart = Node::If { condition, yes: vec![inst(read)], no: Vec::new(), together: false };
         check(vec![inst(write), apart], ".b[.|]");

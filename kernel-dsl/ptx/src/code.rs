@@ -79,12 +79,31 @@ pub(crate) enum Buffer {
 pub(crate) enum Effect {
     /// Nothing that threads share.
     None,
-    Read(Buffer),
-    /// Writes on behalf of one op of the kernel. Whatever one op writes in several turns of a loop
-    /// is written by the same threads or lies apart.
-    Write(Buffer, u32),
+    Read(Buffer, Share),
+    Write(Buffer, Share),
     /// All threads meet here: as good as a barrier.
     Meet,
+}
+
+impl Effect {
+    /// Whether it is on shared memory.
+    pub(crate) fn is_shared(self) -> bool {
+        let (Self::Read(buffer, _) | Self::Write(buffer, _)) = self else { return false };
+        matches!(buffer, Buffer::Exchange | Buffer::Stage(_))
+    }
+}
+
+/// Which thread touches which element. Accesses of one share never meet: an element is always the
+/// same thread's, or is touched once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Share {
+    /// Nothing is known: meets every other access, and itself in another turn.
+    Unknown,
+    /// What one op of the kernel writes: in several turns of a loop it writes the same elements by
+    /// the same threads, or others.
+    Op(u32),
+    /// An element's index alone decides whose it is, by a rule of that number.
+    Rule(usize),
 }
 
 /// An instruction.
@@ -117,8 +136,12 @@ pub(crate) enum Node {
         /// Whether all threads take the same side. No barrier may stand where they do not.
         together: bool,
     },
-    /// All threads of the program wait for each other.
-    Barrier,
+    /// All threads of the program wait for each other, for the sake of shared memory or of global
+    /// memory alone; unless it turned out not to be needed.
+    Barrier {
+        shared: bool,
+        needed: bool,
+    },
 }
 
 /// Code under construction.

@@ -115,7 +115,7 @@ pub fn compile(kernel: &Kernel, origin: &Origin, target: Sm) -> Result<Compiled,
 /// Notes every instruction that the target has not.
 fn instructions(node: &Node, target: Sm, missing: &mut Vec<BuildError>) {
     match node {
-        Node::Barrier => {}
+        Node::Barrier { .. } => {}
         Node::Inst(inst) => {
             if let Err(why) = require(&inst.op, target) {
                 let (loc, message) = (inst.loc, why.to_string());

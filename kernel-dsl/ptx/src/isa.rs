@@ -183,7 +183,29 @@ mod tests {
         check("cvt.rn.f16x2.e4m3x2", &Sm::ALL);
         check("wgmma.fence.sync.aligned", &[Sm::Sm90a]);
         check("fma.rn.f32x2", &[Sm::Sm100a, Sm::Sm100f]);
-        check("cvt.rn.f16x2.e2m1x2", &[Sm::Sm100a, Sm::Sm100f]);
+        let blackwell = [Sm::Sm100a, Sm::Sm100f];
+        for form in [
+            "cvt.rn.f16x2.e2m1x2",
+            "cvt.rp.satfinite.ue8m0x2.f32",
+            "ld.global.v8.b32",
+            "redux.sync.max.f32",
+            "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8",
+            "tcgen05.wait::ld.sync.aligned",
+        ] {
+            check(form, &blackwell);
+        }
+        for form in [
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16",
+            "cp.async.cg.shared.global",
+            "mbarrier.try_wait.parity.shared.b64",
+            "red.global.add.v4.f32",
+            "setmaxnreg.inc.sync.aligned.u32",
+        ] {
+            check(form, &Sm::ALL);
+        }
+        check("cvt.rs.satfinite.e4m3x4.f32", &[Sm::Sm100a]);
+        check("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e2m1.f32", &[]);
     }
 
     #[test]

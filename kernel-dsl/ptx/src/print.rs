@@ -20,7 +20,13 @@ pub(crate) struct Head<'a> {
 
 /// The text of a module of one entry.
 pub(crate) fn module(head: &Head<'_>, code: &Code, nodes: &[Node]) -> String {
-    let mut printer = Printer { text: String::new(), files: Vec::new(), last: None, labels: 0 };
+    let mut printer = Printer {
+        text: String::new(),
+        files: Vec::new(),
+        last: None,
+        labels: 0,
+        one_warp: head.threads <= 32,
+    };
     nodes.iter().for_each(|node| printer.node(node, 1));
     let mut text = String::new();
     line(&mut text, format_args!("// {}", head.label));
@@ -55,13 +61,19 @@ struct Printer {
     files: Vec<&'static str>,
     last: Option<Loc>,
     labels: usize,
+    /// Whether a program is one warp, whose lanes meet without a barrier of all.
+    one_warp: bool,
 }
 
 impl Printer {
     fn node(&mut self, node: &Node, depth: usize) {
         match node {
             Node::Inst(inst) => self.inst(inst, depth),
-            Node::Barrier => self.line(depth, "bar.sync 0;"),
+            Node::Barrier { .. } if self.one_warp => {
+                self.line(depth, "bar.warp.sync 0xffffffff;");
+            }
+            Node::Barrier { shared: true, .. } => self.line(depth, "bar.sync 0;"),
+            Node::Barrier { .. } => self.line(depth, "bar.sync 0; // global memory"),
             Node::Loop { head, go_on, body } => {
                 let [top, end] = [self.label(), self.label()];
                 self.line(0, &format!("{top}:"));

@@ -5,6 +5,7 @@ use crate::cache::{NoopTracker, PageCounts, PageId, PagePool, PageTag, PageTrack
 use crate::device::{Device, DeviceError};
 use crate::model::{Forward, SeqInput};
 use std::sync::atomic::{AtomicU64, Ordering};
+use tessera_kernels::formats::KvFormat;
 use tessera_kernels::ops::page_digest::DigestKey;
 
 use crate::cache::LeaseId;
@@ -34,6 +35,21 @@ pub(super) fn warm_up<D: Device>(
     let input = SeqInput { tokens: &[0], start: 0, pages: &pages, ledger: &(), sample: None };
     forward.step::<NoopTracker>(&[input])?;
     forward.clear_page(PageId(0))
+}
+
+/// Runs what the hand-off will run, on a page that nobody has: the prefill pool measures and converts
+/// pages to `target`, both digest them.
+pub(super) fn warm_up_hand_off<D: Device>(
+    forward: &mut Forward<D>,
+    target: Option<&'static KvFormat>,
+) -> Result<(), DeviceError> {
+    let (page, scales) = (PageId(0), vec![1.0; forward.cache_spec().num_layers]);
+    if let Some(target) = target {
+        forward.amax(&[(page, 1)])?;
+        forward.convert_page((page, 1), target, &scales)?;
+    }
+    let key = DigestKey { owner: 0, generation: 0, logical_page: 0, valid_tokens: 1 };
+    forward.digests(page, key).map(|_| ())
 }
 
 /// Shows a pool's pages and requests.

@@ -4,7 +4,7 @@ use super::config::{EngineConfig, KvScales, PoolConfig, StartError};
 use super::decode::{DecodeInbox, DecodeState, DecodeWorker};
 use super::handle::{Command, EngineHandle};
 use super::info::EngineMetrics;
-use super::pool::warm_up;
+use super::pool::{warm_up, warm_up_hand_off};
 use super::prefill::{PrefillInbox, PrefillState, PrefillWorker};
 use super::record::{Record, Shared};
 use crate::cache::{NoopTracker, PageTracker, PoolSize, TagTracker};
@@ -177,13 +177,15 @@ impl Placement<'_> {
         settings: &PoolConfig,
     ) -> Result<Forward<D>, StartError> {
         let Self { config, spec, pool, cache } = *self;
-        let attention = if pool == "prefill" { Attention::Expanded } else { Attention::Absorbed };
+        let is_prefill = pool == "prefill";
+        let attention = if is_prefill { Attention::Expanded } else { Attention::Absorbed };
         let limits = (attention, settings.step_limits(cache, config.max_model_len));
         let scales = config.kv_scales.of(settings.kv, spec.num_layers);
         let is_scaled = settings.kv.scaled && config.kv_scales != KvScales::Auto;
         let load = || {
             let mut forward = Forward::new(device, spec, weights, *cache, limits)?;
             warm_up(&mut forward, is_scaled.then_some(&scales))?;
+            warm_up_hand_off(&mut forward, is_prefill.then_some(config.decode.kv))?;
             Ok(forward)
         };
         load().map_err(|source| StartError::Device { pool, source })

@@ -191,11 +191,12 @@ mod tests {
     #[test]
     fn some_constants_are_enough() {
         let all = variants(&entry("mla_decode").unwrap()).unwrap();
-        for label in ["DC=512", "[DC=512, DR=64]", "mla_decode<e4m3>[DC=512, DR=64]"] {
+        let whole = "mla_decode<e4m3>[DC=512, DR=64, KEYS=32]";
+        for label in ["DC=512", "[DC=512, DR=64]", whole] {
             let wanted = Wanted { format: Some("e4m3"), variant: Some(label) };
             let found = fitting(all.clone(), wanted).unwrap();
             assert_eq!(found.len(), 1);
-            assert_eq!(found[0].label(), "mla_decode<e4m3>[DC=512, DR=64]");
+            assert_eq!(found[0].label(), whole);
         }
     }
 

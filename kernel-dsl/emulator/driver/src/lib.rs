@@ -19,7 +19,7 @@
 //!
 //! What it cannot do it refuses with `CUDA_ERROR_NOT_SUPPORTED` and a line on the error output:
 //! machine code, managed and mapped memory, clusters, cooperative launches, textures, memory nodes
-//! in graphs. Times between events are virtual: they grow with instructions and bytes, and compare
+//! in graphs. CUDA's own runtime library cannot use it, as it asks the driver for private tables. Times between events are virtual: they grow with instructions and bytes, and compare
 //! nothing with a device.
 //!
 //! # Settings

@@ -249,6 +249,7 @@ mod tests {
         check("sm_100f", false, true);
         check("sm_100", false, true);
         check("sm_103f", false, false);
+        check("sm_90f", true, false);
         check("sm_120a", false, false);
         check("compute_90", false, false);
         check("sm_90b", false, false);

@@ -231,6 +231,27 @@ fn the_default_stream_must_not_meet_a_capture() {
 }
 
 #[test]
+fn a_stream_that_is_destroyed_leaves_no_capture_behind() {
+    let name = "a_stream_that_is_destroyed_leaves_no_capture_behind";
+    stand_in(name, &[], || {
+        let _context = context(0);
+        let (gone, fork, pointer) = (stream(0), event(2), device_memory(4));
+        begin(gone, GLOBAL);
+        ok(cu!(cuStreamDestroy_v2(gone)));
+        // Nothing is forbidden any more.
+        ok(cu!(cuMemsetD32Async(pointer, 1, 1, null_mut())));
+        assert_eq!(read(pointer), 1);
+        // A fork that is destroyed cannot be joined.
+        let (origin, forked) = (stream(1), stream(1));
+        begin(origin, GLOBAL);
+        ok(cu!(cuEventRecord(fork, origin)));
+        ok(cu!(cuStreamWaitEvent(forked, fork, 0)));
+        ok(cu!(cuStreamDestroy_v2(forked)));
+        assert_eq!(end(origin), Err(INVALIDATED));
+    });
+}
+
+#[test]
 fn dependencies_do_not_cross_the_border_of_a_capture() {
     stand_in("dependencies_do_not_cross_the_border_of_a_capture", &[], || {
         let _context = context(0);
@@ -300,6 +321,14 @@ fn modes_decide_what_other_threads_may_do() {
         begin(stream, RELAXED);
         device_memory(4);
         assert!(end(stream).is_ok());
+        // So may this thread itself, if it says that it knows what it does.
+        let mut mode = RELAXED;
+        ok(cu!(cuThreadExchangeStreamCaptureMode(&mut mode)));
+        begin(stream, GLOBAL);
+        device_memory(4);
+        assert!(end(stream).is_ok());
+        ok(cu!(cuThreadExchangeStreamCaptureMode(&mut mode)));
+        assert_eq!(mode, RELAXED);
         // A capture ends in the thread that began it, unless it is relaxed.
         let end_elsewhere =
             || std::thread::spawn(move || end(stream_at as sys::CUstream).err()).join().unwrap();
@@ -332,7 +361,7 @@ fn host_memory_of_a_graph_is_read_when_it_runs() {
 #[test]
 fn an_executable_graph_takes_over_a_like_graph_only() {
     stand_in("an_executable_graph_takes_over_a_like_graph_only", &[], || {
-        let _context = context(0);
+        let context = context(0);
         let (stream, pointer) = (stream(1), device_memory(4));
         let capture = |value: Option<u32>, notes: usize| {
             begin(stream, GLOBAL);
@@ -360,10 +389,28 @@ fn an_executable_graph_takes_over_a_like_graph_only() {
         // Another number of nodes; the same number of other kinds.
         assert_eq!(update(exec, capture(Some(3), 2)), (failure, 2));
         assert_eq!(update(exec, capture(None, 2)), (failure, 3));
+        // The same nodes in another order of the same kinds: two that nothing orders.
+        let mut loose = null_mut();
+        ok(cu!(cuGraphCreate(&mut loose, 0)));
+        let (mut node, none) = (null_mut(), std::ptr::null());
+        let set = sys::CUDA_MEMSET_NODE_PARAMS {
+            dst: pointer,
+            pitch: 0,
+            value: 4,
+            elementSize: 4,
+            width: 1,
+            height: 1,
+        };
+        let host = sys::CUDA_HOST_NODE_PARAMS { fn_: Some(nothing), userData: null_mut() };
+        ok(cu!(cuGraphAddMemsetNode(&mut node, loose, none, 0, &set, context.cu_ctx())));
+        ok(cu!(cuGraphAddHostNode(&mut node, loose, none, 0, &host)));
+        assert_eq!(update(exec, loose), (failure, 2));
         run(exec, stream);
         assert_eq!((read(pointer), ran().len()), (2, 1));
     });
 }
+
+extern "C" fn nothing(_data: *mut std::ffi::c_void) {}
 
 #[test]
 fn graphs_are_built_and_changed_node_by_node() {
@@ -430,6 +477,23 @@ fn a_graph_in_a_graph_runs_whole() {
         assert_eq!(nodes(outer).len(), 3);
         run(instantiate(outer), stream);
         assert_eq!(ran(), [1, 2, 3, 4]);
+    });
+}
+
+#[test]
+fn launches_of_one_graph_are_in_order() {
+    stand_in("launches_of_one_graph_are_in_order", &[("LATENCY", "1000000")], || {
+        let _context = context(0);
+        let (first, second) = (stream(1), stream(1));
+        begin(first, GLOBAL);
+        queue_note(first, 1);
+        let exec = instantiate(end(first).unwrap());
+        ok(cu!(cuGraphLaunch(exec, first)));
+        ok(cu!(cuGraphLaunch(exec, second)));
+        // The second launch is in another stream, and waits for the first all the same.
+        ok(cu!(cuStreamSynchronize(second)));
+        assert_eq!(ran(), [1, 1]);
+        ok(cu!(cuStreamQuery(first)));
     });
 }
 

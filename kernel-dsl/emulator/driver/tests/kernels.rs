@@ -354,6 +354,62 @@ fn launches_are_profiled() {
 }
 
 #[test]
+fn libraries_hold_kernels() {
+    stand_in("libraries_hold_kernels", &[], || {
+        let _context = context(0);
+        let text = CString::new(PTX).unwrap();
+        let (none, image) = (null_mut(), text.as_ptr().cast());
+        let (mut library, mut kernel, mut function) = (null_mut(), null_mut(), null_mut());
+        let options = null_mut();
+        ok(cu!(cuLibraryLoadData(&mut library, image, none, options, 0, null_mut(), options, 0)));
+        ok(cu!(cuLibraryGetKernel(&mut kernel, library, c"fixed".as_ptr())));
+        ok(cu!(cuKernelGetFunction(&mut function, kernel)));
+        let x = upload(&numbers(7, 64));
+        ok(launch(function, 1, (64, 0), x));
+        assert_eq!(download(x, 64), numbers(0, 64));
+        ok(cu!(cuLibraryUnload(library)));
+        assert_eq!(launch(function, 1, (64, 0), x), CUresult::CUDA_ERROR_INVALID_HANDLE);
+    });
+}
+
+#[test]
+fn tensor_maps_are_checked() {
+    use sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 as BF16;
+    use sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE as NO_FILL;
+    use sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE as PLAIN;
+    use sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_NONE as NO_PROMOTION;
+    use sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B as SWIZZLE;
+    stand_in("tensor_maps_are_checked", &[], || {
+        let _context = context(0);
+        let address = upload(&numbers(0, 4096)) as *mut c_void;
+        let mut map = sys::CUtensorMap { opaque: [0; 16] };
+        let mut encode = |box_dims: [u32; 2]| {
+            let (dims, strides, steps) = ([128u64, 64], [256u64], [1u32, 1]);
+            let (dims, strides) = (dims.as_ptr(), strides.as_ptr());
+            let (boxes, steps) = (box_dims.as_ptr(), steps.as_ptr());
+            cu!(cuTensorMapEncodeTiled(
+                &mut map,
+                BF16,
+                2,
+                address,
+                dims,
+                strides,
+                boxes,
+                steps,
+                PLAIN,
+                SWIZZLE,
+                NO_PROMOTION,
+                NO_FILL,
+            ))
+        };
+        ok(encode([64, 64]));
+        // A row of the box is wider than the swizzle.
+        assert_eq!(encode([128, 64]), INVALID);
+        assert_eq!(map.opaque[1], address as u64);
+    });
+}
+
+#[test]
 fn functions_are_found_as_entry_points() {
     stand_in("functions_are_found_as_entry_points", &[], || {
         let find = |name: &std::ffi::CStr| {

@@ -12,7 +12,9 @@ use cudarc::driver::sys::{self, CUresult};
 use stand_in::{context, cu, device_memory, event, ok, queue_note, ran, stand_in, stream};
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::Sender;
 
 const LATE: (&str, &str) = ("LATENCY", "1000000");
 const NOT_READY: CUresult = CUresult::CUDA_ERROR_NOT_READY;
@@ -118,9 +120,13 @@ fn the_default_stream_is_ordered_with_blocking_streams() {
         queue_note(blocking, 1);
         queue_note(default, 2);
         queue_note(blocking, 3);
-        // Only the last is asked for; it brings what comes before it.
+        // Only one is asked for; it brings what comes before it, and nothing else.
+        ok(cu!(cuStreamSynchronize(default)));
+        assert_eq!(ran(), [1, 2]);
+        queue_note(default, 4);
+        queue_note(blocking, 5);
         ok(cu!(cuStreamSynchronize(blocking)));
-        assert_eq!(ran(), [1, 2, 3]);
+        assert_eq!(ran(), [3, 4, 5]);
     });
 }
 
@@ -133,14 +139,15 @@ fn the_default_stream_does_not_wait_for_non_blocking_streams() {
         queue_note(default, 2);
         ok(cu!(cuStreamSynchronize(default)));
         assert_eq!(ran(), [2]);
-        // Nor the other way round, in a stream of this thread alone only if it is blocking.
+        // Nor they for it; the default stream of this thread alone is a blocking one.
         queue_note(default, 3);
+        queue_note(free, 4);
         ok(cu!(cuStreamSynchronize(free)));
-        assert_eq!(ran(), [1]);
+        assert_eq!(ran(), [1, 4]);
         let own = 2 as sys::CUstream;
-        queue_note(own, 4);
+        queue_note(own, 5);
         ok(cu!(cuStreamSynchronize(own)));
-        assert_eq!(ran(), [3, 4]);
+        assert_eq!(ran(), [3, 5]);
     });
 }
 
@@ -288,6 +295,43 @@ fn freed_memory_is_there_until_its_stream_frees_it() {
     });
 }
 
+#[test]
+fn freeing_memory_waits_for_what_uses_it() {
+    stand_in("freeing_memory_waits_for_what_uses_it", &[LATE], || {
+        let _context = context(0);
+        let (stream, place, pointer) = (stream(1), pinned(1), device_memory(4));
+        ok(cu!(cuMemsetD32Async(pointer, 8, 1, stream)));
+        ok(cu!(cuMemcpyDtoHAsync_v2(place.cast(), pointer, 4, stream)));
+        ok(cu!(cuMemFree_v2(pointer)));
+        assert_eq!(word(place), 8);
+        ok(cu!(cuStreamSynchronize(stream)));
+    });
+}
+
+/// Told when a host function has run.
+static TOLD: Mutex<Option<Sender<()>>> = Mutex::new(None);
+
+extern "C" fn tell(_data: *mut c_void) {
+    let told = TOLD.lock().expect("nobody panics here").take();
+    told.expect("somebody listens").send(()).expect("and still does");
+}
+
+#[test]
+fn a_destroyed_stream_does_what_it_has_queued() {
+    stand_in("a_destroyed_stream_does_what_it_has_queued", &[LATE], || {
+        let _context = context(0);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        *TOLD.lock().unwrap() = Some(sender);
+        let stream = stream(1);
+        queue_note(stream, 1);
+        ok(cu!(cuLaunchHostFunc(stream, Some(tell), null_mut())));
+        ok(cu!(cuStreamDestroy_v2(stream)));
+        // Nobody can wait for the stream any more, and nobody has to.
+        receiver.recv().unwrap();
+        assert_eq!(ran(), [1]);
+    });
+}
+
 /// What a host function got from the driver.
 static GOT: AtomicU32 = AtomicU32::new(0);
 
@@ -352,6 +396,32 @@ fn a_context_ends_with_everything_in_it() {
         assert_eq!(cu!(cuEventQuery(event)), INVALID_HANDLE);
         assert_eq!(cu!(cuMemFree_v2(pointer)), CUresult::CUDA_ERROR_INVALID_VALUE);
         assert_eq!(cu!(cuCtxSetCurrent(old)), CUresult::CUDA_ERROR_INVALID_CONTEXT);
+    });
+}
+
+#[test]
+fn a_primary_context_is_there_while_it_is_retained() {
+    stand_in("a_primary_context_is_there_while_it_is_retained", &[], || {
+        ok(cu!(cuInit(0)));
+        let active = || {
+            let (mut flags, mut active) = (9, 9);
+            ok(cu!(cuDevicePrimaryCtxGetState(0, &mut flags, &mut active)));
+            (flags, active)
+        };
+        assert_eq!(active(), (0, 0));
+        ok(cu!(cuDevicePrimaryCtxSetFlags_v2(0, 4)));
+        let (mut first, mut second) = (null_mut(), null_mut());
+        ok(cu!(cuDevicePrimaryCtxRetain(&mut first, 0)));
+        ok(cu!(cuDevicePrimaryCtxRetain(&mut second, 0)));
+        assert_eq!((first, active()), (second, (4, 1)));
+        assert_eq!(cu!(cuCtxDestroy_v2(first)), CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        ok(cu!(cuDevicePrimaryCtxRelease_v2(0)));
+        assert_eq!(active(), (4, 1));
+        ok(cu!(cuDevicePrimaryCtxRelease_v2(0)));
+        assert_eq!(active(), (4, 0));
+        let code = cu!(cuDevicePrimaryCtxRelease_v2(0));
+        assert_eq!(code, CUresult::CUDA_ERROR_INVALID_CONTEXT);
+        assert_eq!(cu!(cuCtxSetCurrent(first)), CUresult::CUDA_ERROR_INVALID_CONTEXT);
     });
 }
 

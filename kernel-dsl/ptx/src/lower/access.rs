@@ -6,7 +6,7 @@
 //! all threads alike.
 
 use super::{Held, Lower, Made};
-use crate::code::{Buffer, Class, Effect, Node, Operand, Reg};
+use crate::code::{Buffer, Class, Effect, Node, Operand, Reg, Share};
 use crate::infer::{element_bits, is_read_only};
 use crate::layout::{Axis, Layout};
 use tessera_tile_ir::op::{Atomic, OpKind};
@@ -54,6 +54,8 @@ struct Access<'a> {
     layout: &'a Layout,
     rows: Rows,
     cols: Cols,
+    /// Whose elements are, if their index alone decides it.
+    rule: Option<usize>,
 }
 
 impl Lower<'_> {
@@ -254,7 +256,33 @@ impl Lower<'_> {
             }
         }
         let cols = self.cols((col, extent), from[1], (layout, bytes), &aligned);
-        Some(Access { param, elem, layout, rows, cols })
+        let rule = self.rule(op, tile_rank, (param, layout));
+        Some(Access { param, elem, layout, rows, cols, rule })
+    }
+
+    /// The rule by which threads share a view, if the window of an op starts at multiples of its
+    /// extents and no two threads hold copies: then windows of this layout give an element to the
+    /// same thread wherever they start.
+    fn rule(
+        &mut self,
+        op: &Op,
+        tile_rank: usize,
+        (param, layout): (usize, &Layout),
+    ) -> Option<usize> {
+        let at = op.window().expect("asked of windows only").at;
+        let extents = [layout.rows, layout.cols];
+        let starts = at[at.len() - tile_rank..].iter().rev().zip(extents.iter().rev());
+        let aligned =
+            starts.clone().all(|(start, extent)| self.multiple_of(*start).is_multiple_of(*extent));
+        if !aligned || layout.copy_bits() != (0, 0) {
+            return None;
+        }
+        let key = (param, layout.clone());
+        let known = self.rules.iter().position(|rule| *rule == key);
+        Some(known.unwrap_or_else(|| {
+            self.rules.push(key);
+            self.rules.len() - 1
+        }))
     }
 
     /// Rows given one by one.
@@ -291,7 +319,7 @@ impl Lower<'_> {
             aligned.push(step);
         }
         let cols = self.cols((col, extent), from[1], (layout, bytes), &aligned);
-        Access { param, elem, layout, rows: Rows { address, inside }, cols }
+        Access { param, elem, layout, rows: Rows { address, inside }, cols, rule: None }
     }
 
     /// Indices of the rows of a layout that begins `from` rows into the tile.
@@ -456,14 +484,16 @@ impl Lower<'_> {
         match way {
             Way::Load => {
                 let cached = if read_only { ".nc" } else { "" };
-                let effect = if read_only { Effect::None } else { Effect::Read(view) };
+                let share = access.rule.map_or(Share::Unknown, Share::Rule);
+                let effect = if read_only { Effect::None } else { Effect::Read(view, share) };
                 let op = format!("ld.global{cached}{vector}.u{width}");
                 self.code.push_with(op, vec![values, place], inside.map(Into::into), effect);
             }
             Way::Store { first_copy, writer, .. } => {
                 let guard = self.both_of(inside, first_copy);
                 let op = format!("st.global{vector}.u{width}");
-                let effect = Effect::Write(view, writer);
+                let share = access.rule.map_or(Share::Op(writer), Share::Rule);
+                let effect = Effect::Write(view, share);
                 self.code.push_with(op, vec![place, values], guard.map(Into::into), effect);
             }
         }
@@ -494,7 +524,11 @@ impl Lower<'_> {
     ) {
         let read_only = is_read_only(self.kernel, param);
         let cached = if read_only { ".nc" } else { "" };
-        let effect = if read_only { Effect::None } else { Effect::Read(Buffer::View(param)) };
+        let effect = if read_only {
+            Effect::None
+        } else {
+            Effect::Read(Buffer::View(param), Share::Unknown)
+        };
         let op = format!("ld.global{cached}.u{}", element_bits(elem));
         self.code.push_with(op, vec![result.into(), place], inside.map(Into::into), effect);
     }
@@ -504,7 +538,7 @@ impl Lower<'_> {
         let first = self.first_thread();
         let guard = self.both_of(inside, Some(first));
         let op = format!("st.global.u{}", element_bits(elem));
-        let effect = Effect::Write(Buffer::View(param), writer);
+        let effect = Effect::Write(Buffer::View(param), Share::Op(writer));
         self.code.push_with(op, vec![place, value.into()], guard.map(Into::into), effect);
     }
 
@@ -562,7 +596,7 @@ impl Lower<'_> {
             let (place, inside) = self.element_place(param, &at, element_bits(elem) / 8);
             let guard = self.both_of(Some(inside), first_copy);
             let op = format!("st.global.u{}", element_bits(elem));
-            let effect = Effect::Write(Buffer::View(param), writer);
+            let effect = Effect::Write(Buffer::View(param), Share::Op(writer));
             self.code.push_with(op, vec![place, value.into()], guard.map(Into::into), effect);
         }
     }
@@ -590,7 +624,7 @@ impl Lower<'_> {
             Atomic::Or => "or",
         };
         let op = format!("red.global.{name}.{ty}");
-        let effect = Effect::Write(Buffer::View(param), writer);
+        let effect = Effect::Write(Buffer::View(param), Share::Op(writer));
         self.code.push_with(op, vec![place, value.into()], Some(guard.into()), effect);
     }
 }

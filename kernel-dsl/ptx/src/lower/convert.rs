@@ -2,7 +2,7 @@
 //! within a warp, or through shared memory.
 
 use super::{Held, Lower};
-use crate::code::{Buffer, Class, Effect, Operand, Reg};
+use crate::code::{Buffer, Class, Effect, Operand, Reg, Share};
 use crate::infer::element_bits;
 use crate::layout::{Axis, LANE_BITS, Layout};
 use tessera_tile_ir::Elem;
@@ -187,7 +187,7 @@ impl Lower<'_> {
             let index = held.layout.reg_part(first) + part;
             let [row, col] = [index / held.layout.cols, index % held.layout.cols];
             let to = at(&base, place.first + (row * place.pitch + col) * bytes);
-            let effect = Effect::Write(place.buffer, u32::MAX);
+            let effect = Effect::Write(place.buffer, Share::Op(u32::MAX));
             self.code.push_with(op, vec![to, group], guard.clone(), effect);
         }
     }
@@ -207,7 +207,12 @@ impl Lower<'_> {
             let index = want.reg_part(first) + part;
             let [row, col] = [index / want.cols, index % want.cols];
             let from = at(&base, place.first + (row * place.pitch + col) * bytes);
-            self.code.push_with(op, vec![group, from], None, Effect::Read(place.buffer));
+            self.code.push_with(
+                op,
+                vec![group, from],
+                None,
+                Effect::Read(place.buffer, Share::Unknown),
+            );
         }
         self.of_words(elem, regs, want)
     }

@@ -79,7 +79,7 @@ pub(crate) fn lower(
 fn move_exchange(node: &mut Node, by: usize) {
     let all = |nodes: &mut Vec<Node>| nodes.iter_mut().for_each(|node| move_exchange(node, by));
     match node {
-        Node::Barrier => {}
+        Node::Barrier { .. } => {}
         Node::Loop { head, body, .. } => {
             all(head);
             all(body);
@@ -89,7 +89,8 @@ fn move_exchange(node: &mut Node, by: usize) {
             all(no);
         }
         Node::Inst(inst) => {
-            let (Effect::Read(Buffer::Exchange) | Effect::Write(Buffer::Exchange, _)) = inst.effect
+            let (Effect::Read(Buffer::Exchange, _) | Effect::Write(Buffer::Exchange, _)) =
+                inst.effect
             else {
                 return;
             };
@@ -154,6 +155,8 @@ pub(crate) struct Lower<'k> {
     stages: usize,
     stage_bytes: usize,
     exchange_bytes: usize,
+    /// Layouts by which accesses of views share elements among threads.
+    rules: Vec<(usize, Layout)>,
     asserts: Vec<(String, Loc)>,
     errors: Vec<BuildError>,
 }
@@ -190,6 +193,7 @@ impl<'k> Lower<'k> {
             stages: 0,
             stage_bytes: 0,
             exchange_bytes: 0,
+            rules: Vec::new(),
             asserts: Vec::new(),
             errors: Vec::new(),
         }

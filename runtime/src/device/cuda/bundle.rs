@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tessera_ptx::{KernelEntry, Manifest, ParamEntryKind};
+use tessera_ptx::bundle::{Record, check};
+use tessera_ptx::{KernelEntry, Manifest, ParamEntryKind, Sm};
 
 /// Every kernel that launches are performed by.
 const KERNELS: &[&str] = &[
@@ -49,6 +50,12 @@ pub struct KernelBundle {
     kernels: HashMap<String, Vec<KernelEntry>>,
 }
 
+/// What a manifest says of how its kernels were made.
+#[derive(Deserialize)]
+struct Made {
+    bundle: Option<Record>,
+}
+
 /// What this program's own manifest says of a kernel.
 #[derive(Deserialize)]
 struct Built {
@@ -58,7 +65,9 @@ struct Built {
 
 impl KernelBundle {
     /// Reads the manifest in `dir` and checks that every kernel is there, and that each was built
-    /// from the source that this program was built from.
+    /// from the source that this program was built from. Where kernels were assembled, also that it
+    /// was by the pinned assembler and that every file is as it came from it; where none was, the
+    /// driver will assemble their text.
     ///
     /// # Errors
     /// [`DeviceError::Cuda`] that says which file or kernel will not do, and why.
@@ -66,8 +75,16 @@ impl KernelBundle {
         let path = dir.join("manifest.json");
         let refused = |reason: String| CudaError::Bundle { path: path.clone(), reason };
         let text = std::fs::read_to_string(&path).map_err(|error| refused(error.to_string()))?;
-        let manifest: Manifest =
-            serde_json::from_str(&text).map_err(|error| refused(error.to_string()))?;
+        let malformed = |error: serde_json::Error| refused(error.to_string());
+        let made: Made = serde_json::from_str(&text).map_err(malformed)?;
+        let manifest: Manifest = serde_json::from_str(&text).map_err(malformed)?;
+        if made.bundle.is_some_and(|record| record.ptxas.is_some()) {
+            let target = Sm::of_name(&manifest.target);
+            let target = target.ok_or_else(|| refused(format!("target {}", manifest.target)))?;
+            let built = built_sources();
+            let needed = KERNELS.iter().map(|&name| (name.to_owned(), built[name].clone()));
+            check(dir, &needed.collect(), target).map_err(|why| refused(why.to_string()))?;
+        }
         Ok(Arc::new(Self::new(dir, manifest)?))
     }
 
@@ -239,6 +256,26 @@ mod tests {
         let bundle = open(manifest("sm_90a")).unwrap();
         let error = bundle.require_format("w_gemm", "int4-g32").unwrap_err().to_string();
         assert_eq!(error, "the kernels in /kernels have no `w_gemm` for int4-g32");
+    }
+
+    #[test]
+    fn what_was_assembled_is_as_it_was_then() {
+        let dir = std::env::temp_dir().join(format!("tessera-bundle-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let write = |ptxas: Option<&str>| {
+            let mut json = serde_json::to_value(manifest("sm_90a")).unwrap();
+            json["bundle"] = serde_json::json!({
+                "ptxas": ptxas, "flags": [], "kernels": [], "ineligible": [],
+            });
+            std::fs::write(dir.join("manifest.json"), json.to_string()).unwrap();
+            KernelBundle::open(&dir).map(|_| ())
+        };
+        assert_eq!(write(None), Ok(()), "text alone, for the driver to assemble");
+        let error = write(Some("12.0")).unwrap_err();
+        assert!(format!("{error:?}").contains("are of ptxas 12.0"), "{error:?}");
+        let error = write(Some(tessera_ptx::bundle::PTXAS_VERSION)).unwrap_err();
+        assert!(format!("{error:?}").contains("no record of how it was assembled"), "{error:?}");
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

@@ -172,12 +172,14 @@ impl Device for CudaDevice {
     }
 
     fn perform(&mut self, launch: &Launch) -> Result {
+        self.gpu.alive()?;
         launch.check(&self.shapes)?;
         self.flush()?;
         perform::perform(self, launch)
     }
 
     fn perform_plan(&mut self, key: PlanKey, launches: &[Launch]) -> Result {
+        self.gpu.alive()?;
         let Some(parts) = perform::repeatable(self, launches)? else {
             return launches.iter().try_for_each(|launch| self.perform(launch));
         };

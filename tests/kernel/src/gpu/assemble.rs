@@ -17,6 +17,9 @@ use tessera_ptx::bundle::{PTXAS_VERSION, sha256};
 /// author's lines.
 pub const FLAGS: [&str; 2] = ["--verbose", "--generate-line-info"];
 
+/// Bytes of the cache past which the older half of it goes.
+const MOST_CACHED_BYTES: u64 = 1 << 30;
+
 /// What came of one kernel.
 #[derive(Debug)]
 pub enum Outcome {
@@ -55,6 +58,7 @@ impl Assembler {
     pub fn new(tools: Toolchain, target: Sm, cache: &Path) -> Result<Self> {
         std::fs::create_dir_all(cache)
             .with_context(|| format!("cannot make {}", cache.display()))?;
+        prune(cache, MOST_CACHED_BYTES)?;
         Ok(Self { tools, target, cache: cache.to_owned() })
     }
 
@@ -92,9 +96,8 @@ impl Assembler {
         let key = self.key(ptx);
         let file = |end: &str| self.cache.join(format!("{key}.{end}"));
         let (said, cubin, sass) = (file("said"), file("cubin"), file("sass"));
-        // The text of the machine code is written last, so where it is the others are.
-        if !sass.exists() {
-            let text = file("ptx");
+        if ![&said, &cubin, &sass].iter().all(|file| file.exists()) {
+            let text = file(&format!("{}.ptx", std::process::id()));
             write(&text, ptx.as_bytes())?;
             let mut ptxas = Command::new(&self.tools.ptxas);
             ptxas.args(FLAGS).arg(format!("--gpu-name={}", self.target.name()));
@@ -105,6 +108,8 @@ impl Assembler {
             if !output.status.success() {
                 return refused(parsed, &words);
             }
+            // Of use to nobody else; a file that stays is pruned in time.
+            let _ = std::fs::remove_file(&text);
             write(&said, &words)?;
             write(&sass, &self.disassemble(&cubin)?)?;
         }
@@ -147,6 +152,30 @@ fn refused(said: Said, words: &[u8]) -> Result<Outcome> {
     Ok(Outcome::Refused(said.findings))
 }
 
+/// Removes the oldest files of a cache until half of `most` is left, if there are more bytes.
+fn prune(cache: &Path, most: u64) -> Result<()> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(cache)? {
+        let entry = entry?;
+        let about = entry.metadata()?;
+        files.push((about.modified()?, about.len(), entry.path()));
+    }
+    let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+    if bytes <= most {
+        return Ok(());
+    }
+    files.sort();
+    for (_, own, path) in files {
+        if bytes <= most / 2 {
+            break;
+        }
+        // Another build may have removed it.
+        let _ = std::fs::remove_file(path);
+        bytes -= own;
+    }
+    Ok(())
+}
+
 fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
@@ -159,4 +188,24 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::write(&partial, bytes)
         .and_then(|()| std::fs::rename(&partial, path))
         .with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_that_is_too_large_loses_half() {
+        let folder = std::env::temp_dir().join(format!("tessera-prune-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for i in 0..8 {
+            write(&folder.join(format!("{i}.sass")), &[0; 100]).unwrap();
+        }
+        let left = || std::fs::read_dir(&folder).unwrap().count();
+        prune(&folder, 800).unwrap();
+        assert_eq!(left(), 8);
+        prune(&folder, 799).unwrap();
+        assert_eq!(left(), 3);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

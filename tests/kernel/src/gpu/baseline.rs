@@ -193,6 +193,8 @@ impl Baseline {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arch::Limiter;
+    use super::super::ptxas::Figures;
     use super::*;
 
     fn figure() -> Figure {
@@ -248,5 +250,48 @@ mod tests {
         let text = baseline.text().unwrap();
         assert_eq!(text.lines().count(), 7, "{text}");
         assert_eq!(serde_json::from_str::<Baseline>(&text).unwrap(), baseline);
+    }
+
+    #[test]
+    fn variants_that_come_and_go_are_noted() {
+        let row = |label: &str| Row {
+            label: label.to_owned(),
+            threads: 128,
+            dynamic_shared_bytes: 0,
+            state: State::Usable,
+            measured: Some(Measured {
+                figures: Figures { registers: 96, ..Figures::default() },
+                shared_bytes: 40_960,
+                ctas_per_sm: 4,
+                occupancy_percent: 25.0,
+                limiter: Limiter::Registers,
+                products: figure().products,
+                instructions: 900,
+            }),
+            checks: Vec::new(),
+            change: None,
+        };
+        let mut report = Report {
+            ptxas: Some("13.0.88"),
+            ptx: "9.0",
+            target: "sm_90a",
+            variants: vec![row("stays"), row("comes")],
+            regressions: Vec::new(),
+            notes: Vec::new(),
+        };
+        let variants = ["stays", "goes"].map(|label| (label.to_owned(), figure()));
+        let baseline = Baseline { ptxas: "12.8.93".to_owned(), variants: variants.into() };
+        baseline.compare(&mut report, true);
+        assert_eq!(report.regressions, ["stays: CTA/SM 5 -> 4"]);
+        assert_eq!(report.variants[1].change.as_ref().map(|c| c.text.as_str()), Some("new"));
+        let want = [
+            "1 variants are not in the baseline: --bless adds them",
+            "in the baseline and no longer built: goes",
+            "the baseline is of ptxas 12.8.93",
+        ];
+        assert_eq!(report.notes, want);
+        let kept = Baseline::of(&report, Some(baseline)).unwrap();
+        assert_eq!(kept.variants.keys().collect::<Vec<_>>(), ["comes", "goes", "stays"]);
+        assert_eq!(kept.variants["stays"].ctas_per_sm, 4);
     }
 }

@@ -4,11 +4,13 @@ use super::assemble::{Assembler, Outcome};
 use super::baseline::Baseline;
 use super::bundle::Built;
 use super::diagnose::{SourceMap, refusals};
+use super::emulated::{self, Verdict};
 use super::explain::explain;
-use super::generate::Variant;
+use super::generate::{Generated, Variant};
 use super::report::{Report, Row, State};
 use super::toolchain::Toolchain;
 use super::{bar, bundle, by_hand, facts, generate};
+use crate::cases::load;
 use crate::source::Sources;
 use crate::terminal::{WIDTH, show, terminal_width};
 use anyhow::{Context, Result, bail};
@@ -40,9 +42,12 @@ pub struct Options {
     /// Make what was measured the baseline.
     #[arg(long)]
     pub bless: bool,
-    /// Folder of the bundle; target/kernels/<target> if not given.
+    /// Folder of the bundle; one of the target's name below target/kernels if not given.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Do not run the cases on the emulator; then nothing is bundled.
+    #[arg(long, conflicts_with = "out")]
+    pub no_cases: bool,
     /// Download nothing: without the tools the report says "not assembled".
     #[arg(long)]
     pub offline: bool,
@@ -106,32 +111,34 @@ pub fn run(options: &Options, places: &Places) -> Result<bool> {
         return explain_one(wanted, options, places);
     }
     let tools = tools(options, places)?;
-    let (variants, mistakes) = match options.ptx.as_slice() {
-        [] => {
-            let only = options.only.as_deref().unwrap_or("");
-            generate::variants(options.sm, only, &places.root)
-        }
-        files => (by_hand::read(files)?, Vec::new()),
-    };
+    let only = options.only.as_deref().unwrap_or("");
+    let Generated { variants, mistakes, absent } = generated(only, options, places)?;
     mistakes.iter().for_each(|mistake| eprintln!("{mistake}\n"));
     if variants.is_empty() && mistakes.is_empty() {
-        bail!("no variant begins with `{}`", options.only.as_deref().unwrap_or(""));
+        bail!("no variant for {} begins with `{only}`", options.sm);
     }
     let outcomes = match &tools {
         None => None,
         Some(tools) => Some(assemble(&variants, tools, options.sm, places)?),
     };
     let (mut report, missing) = report(&variants, outcomes.as_deref(), options.sm);
+    if !absent.is_empty() {
+        report.notes.push(format!("not for this target: {}", absent.join(", ")));
+    }
     let refused = say_findings(&variants, outcomes.as_deref().unwrap_or_default());
     missing.iter().for_each(|missing| eprintln!("error: {missing}"));
     let broken = hold_facts(&variants, outcomes.as_deref().unwrap_or_default(), &mut report);
-    broken.iter().for_each(|broken| eprintln!("error: {broken}"));
+    let mut wrong = Vec::new();
     if options.ptx.is_empty() {
+        if !options.no_cases {
+            wrong = run_cases(&variants, &mut report, places)?;
+        }
         compare(&mut report, options, places)?;
         let built =
             Built { variants: &variants, rows: &report.variants, outcomes: outcomes.as_deref() };
         write_bundle(&built, options, places)?;
     }
+    broken.iter().chain(&wrong).for_each(|broken| eprintln!("error: {broken}"));
     show(&match options.json {
         true => serde_json::to_string_pretty(&report)? + "\n",
         false => report.table(),
@@ -142,16 +149,21 @@ pub fn run(options: &Options, places: &Places) -> Result<bool> {
         eprintln!("worse than {}: --bless if it must be", path.display());
     }
     let unasked = report.ptxas.is_none() && !options.offline;
-    let fine = [mistakes.is_empty(), missing.is_empty(), broken.is_empty(), !refused, !unasked];
-    Ok(fine.iter().all(|&fine| fine) && report.regressions.is_empty())
+    let fine = [&broken, &wrong, &report.regressions].iter().all(|found| found.is_empty());
+    Ok(fine && mistakes.is_empty() && missing.is_empty() && !refused && !unasked)
+}
+
+/// The variants of the kernels, or of files in their place.
+fn generated(only: &str, options: &Options, places: &Places) -> Result<Generated> {
+    match options.ptx.as_slice() {
+        [] => Ok(generate::variants(options.sm, only, &places.root)),
+        files => Ok(Generated { variants: by_hand::read(files)?, ..Generated::default() }),
+    }
 }
 
 /// Shows the source of the first variant whose label begins like this.
 fn explain_one(wanted: &str, options: &Options, places: &Places) -> Result<bool> {
-    let (mut variants, mistakes) = match options.ptx.as_slice() {
-        [] => generate::variants(options.sm, wanted, &places.root),
-        files => (by_hand::read(files)?, Vec::new()),
-    };
+    let Generated { mut variants, mistakes, .. } = generated(wanted, options, places)?;
     mistakes.iter().for_each(|mistake| eprintln!("{mistake}\n"));
     if variants.len() > 1 {
         let labels: Vec<&str> = variants.iter().map(|variant| variant.label.as_str()).collect();
@@ -192,6 +204,9 @@ fn compare(report: &mut Report, options: &Options, places: &Places) -> Result<()
 
 /// A bundle has every kernel, so one of some kernels is written only where somebody asks for it.
 fn write_bundle(built: &Built<'_>, options: &Options, places: &Places) -> Result<()> {
+    if options.no_cases {
+        return Ok(());
+    }
     let usual = places.target.join("kernels").join(folder(options.sm));
     let out = match (&options.out, &options.only) {
         (Some(out), _) => out,
@@ -273,6 +288,28 @@ fn hold_facts(variants: &[Variant], outcomes: &[Outcome], report: &mut Report) -
         all.extend(broken.iter().map(|broken| format!("{}: {broken}", variant.label)));
     }
     all
+}
+
+/// Runs the cases of what may still be used, and says in each row what came of them; what is wrong.
+fn run_cases(variants: &[Variant], report: &mut Report, places: &Places) -> Result<Vec<String>> {
+    let cases = load(&places.root.join("tests/cases"))?;
+    let open = |row: &Row| matches!(row.state, State::Usable | State::NotAssembled);
+    let rows: Vec<usize> = (0..variants.len()).filter(|&i| open(&report.variants[i])).collect();
+    let own: Vec<Variant> = rows.iter().map(|&i| variants[i].clone()).collect();
+    std::fs::create_dir_all(places.cache())?;
+    let mut wrong = Vec::new();
+    for (&i, verdict) in rows.iter().zip(emulated::all(&own, &cases, &places.cache())?) {
+        let row = &mut report.variants[i];
+        match verdict {
+            Verdict::Passed(_) => row.checks.extend(["emu", "ref"]),
+            Verdict::NoCase => row.state = State::Ineligible("no case is for it".to_owned()),
+            Verdict::Failed(why) => {
+                wrong.push(format!("{}: {why}", row.label));
+                row.state = State::Ineligible(why);
+            }
+        }
+    }
+    Ok(wrong)
 }
 
 /// Prints errors and warnings of the assembler at the author's lines. Whether there was an error.

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 use tessera_ptx::bundle::{
-    Assembled, Bundle, Ineligible, MANIFEST_FILE, PTXAS_VERSION, Record, Usage, sha256,
+    Assembled, Bundle, Ineligible, MANIFEST_FILE, PTXAS_VERSION, Record, Usage, check, sha256,
 };
 use tessera_ptx::{Manifest, Sm};
 
@@ -58,7 +58,14 @@ pub fn write_to(folder: &Path, target: Sm, built: &Built<'_>) -> Result<()> {
     // The manifest last: whoever finds it finds what it names.
     let text = serde_json::to_string_pretty(&bundle)? + "\n";
     write(&folder.join(MANIFEST_FILE), text.as_bytes())?;
-    remove_others(folder, &kept)
+    remove_others(folder, &kept)?;
+    // What the runtime would refuse is no bundle.
+    if built.outcomes.is_some() {
+        let entries = bundle.manifest.kernels.iter();
+        let sources = entries.map(|e| (e.kernel.clone(), e.source_hash.clone())).collect();
+        check(folder, &sources, target)?;
+    }
+    Ok(())
 }
 
 fn ineligible(state: &State) -> Option<String> {
@@ -98,4 +105,70 @@ fn remove_others(folder: &Path, kept: &BTreeSet<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assemble::Assembled as Made;
+    use super::super::generate::variants;
+    use super::super::ptxas::Figures;
+    use super::super::sass::Sass;
+    use super::*;
+    use std::collections::BTreeMap;
+    use tessera_ptx::bundle::Refused;
+
+    fn made(spill_stores: u32) -> Outcome {
+        let figures = Figures { registers: 32, spill_stores, ..Figures::default() };
+        let sass = Sass::parse("/*0000*/ EXIT ;");
+        let cubin = b"machine code".to_vec();
+        Outcome::Assembled(Box::new(Made { figures, warnings: Vec::new(), cubin, sass }))
+    }
+
+    /// Writes the variants of a kernel, the second of which spills, and reads the bundle back.
+    fn written(assembled: bool) -> (Vec<String>, Result<Bundle, Refused>) {
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let mut all = variants(Sm::Sm90a, "kv_gather", root).variants;
+        all.truncate(2);
+        let outcomes = assembled.then(|| vec![made(0), made(8)]);
+        let row = |(i, v): (usize, &Variant)| {
+            Row::of(v, Sm::Sm90a, outcomes.as_ref().map(|outcomes| &outcomes[i])).0
+        };
+        let rows: Vec<Row> = all.iter().enumerate().map(row).collect();
+        let built = Built { variants: &all, rows: &rows, outcomes: outcomes.as_deref() };
+        let name = format!("tessera-written-{}-{assembled}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("old.cubin"), "of a variant that is no more").unwrap();
+        std::fs::write(folder.join("notes.txt"), "somebody's").unwrap();
+        write_to(&folder, Sm::Sm90a, &built).unwrap();
+        let files = std::fs::read_dir(&folder).unwrap();
+        let mut files: Vec<String> =
+            files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+        files.sort();
+        let bundle = check(&folder, &BTreeMap::new(), Sm::Sm90a);
+        std::fs::remove_dir_all(&folder).unwrap();
+        (files, bundle)
+    }
+
+    #[test]
+    fn an_ineligible_variant_is_in_no_choice() {
+        let (files, bundle) = written(true);
+        let want = ["kv_gather_f32.cubin", "kv_gather_f32.ptx", "manifest.json", "notes.txt"];
+        assert_eq!(files, want);
+        let bundle = bundle.unwrap();
+        let labels: Vec<&str> = bundle.manifest.kernels.iter().map(|e| e.label.as_str()).collect();
+        assert_eq!(labels, ["kv_gather<f32>"]);
+        let reason =
+            Ineligible { label: "kv_gather<bf16>".to_owned(), reason: "spills 8 bytes".to_owned() };
+        assert_eq!(bundle.bundle.ineligible, [reason]);
+        assert_eq!(bundle.bundle.kernels[0].usage.registers, 32);
+    }
+
+    #[test]
+    fn what_was_not_assembled_is_written_and_refused() {
+        let (files, bundle) = written(false);
+        let want = ["kv_gather_bf16.ptx", "kv_gather_f32.ptx", "manifest.json", "notes.txt"];
+        assert_eq!(files, want);
+        assert!(matches!(bundle, Err(Refused::NotAssembled { .. })));
+    }
 }

@@ -30,12 +30,22 @@ pub struct Source {
     pub entry: KernelEntry,
 }
 
-/// The variants whose label begins like this, sorted by kernel, those of one in its order of
-/// preference; and the mistakes of those that are none.
-pub fn variants(sm: Sm, only: &str, root: &Path) -> (Vec<Variant>, Vec<BuildError>) {
+/// What came of the kernels.
+#[derive(Debug, Default)]
+pub struct Generated {
+    /// Sorted by kernel, those of one in its order of preference.
+    pub variants: Vec<Variant>,
+    /// What authors did wrong in the others.
+    pub mistakes: Vec<BuildError>,
+    /// Kernels that have no variants for this target.
+    pub absent: Vec<&'static str>,
+}
+
+/// The variants whose label begins like this.
+pub fn variants(sm: Sm, only: &str, root: &Path) -> Generated {
     let mut all = entries();
     all.sort_by_key(|entry| entry.name);
-    let (mut variants, mut mistakes) = (Vec::new(), Vec::new());
+    let mut generated = Generated::default();
     // A name that is cut short, or one with formats and constants.
     let wanted = |entry: &&Entry| only.starts_with(entry.name) || entry.name.starts_with(only);
     for entry in all.iter().filter(wanted) {
@@ -43,18 +53,25 @@ pub fn variants(sm: Sm, only: &str, root: &Path) -> (Vec<Variant>, Vec<BuildErro
             class: format!("{:?}", entry.class).to_lowercase(),
             source_hash: source_hash(&root.join(entry.loc.file)),
         };
-        for built in (entry.build)(dsl_target(entry, sm)) {
-            match built {
+        let built = match targets(entry, sm) {
+            Some(target) => (entry.build)(target),
+            None => Vec::new(),
+        };
+        if built.is_empty() {
+            generated.absent.push(entry.name);
+        }
+        for kernel in built {
+            match kernel {
                 Ok(kernel) if !kernel.label().starts_with(only) => {}
                 Ok(kernel) => match compile(&kernel, &origin, sm) {
-                    Ok(compiled) => variants.push(variant(kernel, compiled)),
-                    Err(found) => mistakes.extend(found),
+                    Ok(compiled) => generated.variants.push(variant(kernel, compiled)),
+                    Err(found) => generated.mistakes.extend(found),
                 },
-                Err(found) => mistakes.extend(found),
+                Err(found) => generated.mistakes.extend(found),
             }
         }
     }
-    (variants, mistakes)
+    generated
 }
 
 fn variant(kernel: Kernel, Compiled { ptx, entry }: Compiled) -> Variant {
@@ -67,13 +84,13 @@ fn variant(kernel: Kernel, Compiled { ptx, entry }: Compiled) -> Variant {
     }
 }
 
-/// What the kernel's builder is told. One that declares no variants for GPUs has those for the CPU.
-fn dsl_target(entry: &Entry, sm: Sm) -> Target {
+/// What the kernel's builder is told, if the kernel is for this target.
+fn targets(entry: &Entry, sm: Sm) -> Option<Target> {
     let own = match sm {
         Sm::Sm90a => Target::Sm90a,
         Sm::Sm100a | Sm::Sm100f => Target::Sm100a,
     };
-    if entry.targets.contains(&own) { own } else { Target::Cpu }
+    entry.targets.contains(&own).then_some(own)
 }
 
 /// FNV-1a of the file that declares a kernel, as the manifest of the code for the CPU has it.
@@ -98,7 +115,8 @@ mod tests {
     #[test]
     fn every_form_that_kernels_use_is_one_that_the_target_has() {
         for sm in Sm::ALL {
-            let (variants, _) = variants(sm, "", root());
+            let Generated { variants, mistakes, .. } = variants(sm, "", root());
+            assert_eq!(mistakes, [], "{sm}");
             assert!(variants.len() > 50, "{}", variants.len());
             let used: BTreeSet<&str> = variants.iter().flat_map(|v| forms(&v.ptx)).collect();
             let missing = used.iter().filter_map(|form| require(form, sm).err());
@@ -108,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_build_is_the_same_each_time_and_its_names_are_unique() {
-        let ptx = |only: &str| variants(Sm::Sm90a, only, root()).0;
+        let ptx = |only: &str| variants(Sm::Sm90a, only, root()).variants;
         let [one, two] = [ptx("rms_norm"), ptx("rms_norm")];
         assert_eq!(one.len(), two.len());
         assert!(one.iter().zip(&two).all(|(one, two)| one.ptx == two.ptx));

@@ -11,6 +11,7 @@ pub mod build;
 pub mod bundle;
 pub mod by_hand;
 pub mod diagnose;
+pub mod emulated;
 pub mod explain;
 pub mod facts;
 pub mod generate;

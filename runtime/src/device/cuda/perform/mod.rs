@@ -46,13 +46,15 @@ pub(super) fn perform(device: &mut CudaDevice, launch: &Launch) -> Result {
 /// In how many parts the launches of a plan attend, if they can be repeated without the host: a
 /// decode step's can, a prefill step sends tables of its own to the device.
 pub(super) fn repeatable(device: &CudaDevice, launches: &[Launch]) -> Result<Option<usize>> {
-    let mut parts = None;
+    let (mut parts, mut sorted) = (None, None);
     for launch in launches {
         match launch {
             Launch::MlaDecode(op) if parts.is_none() => {
                 parts = attention::num_parts(device, op)?;
             }
-            Launch::Combine(_) | Launch::MlaDecode(_) => {}
+            Launch::Permute(op) => sorted = Some(op.order),
+            // An order from elsewhere is inverted on the host.
+            Launch::Combine(op) if sorted != Some(op.order) => return Ok(None),
             Launch::MlaPrefill(_)
             | Launch::Sample(_)
             | Launch::PageDigest(_)
