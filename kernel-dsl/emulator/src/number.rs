@@ -88,6 +88,9 @@ impl Format {
 
     /// The value of a code.
     pub(crate) fn decode(self, code: u64) -> f64 {
+        if self == F32 {
+            return f64::from(f32_of(code));
+        }
         let magnitude = code & (self.sign_bit() - 1);
         let negative = code & self.sign_bit() != 0;
         let sign = if negative { -1.0 } else { 1.0 };
