@@ -32,7 +32,7 @@ pub struct Config {
     pub max_instructions: u64,
     /// CTAs that run side by side; more lets CTAs wait for each other.
     pub resident_ctas: u32,
-    /// Whether reading memory that was never written is a fault. Registers always are checked.
+    /// Whether reading memory, or a register, that was never written is a fault.
     pub check_uninitialised: bool,
 }
 

@@ -130,5 +130,5 @@ fn what_is_not_known_is_named() {
     check("ld.global.b32 %r1, %rd1;", "no address");
     check("add.s32 %r1, %r2;", "2 operands");
     check("mov.u32 %r1, %nosuch;", "%nosuch");
-    check(".section .debug;", ".section");
+    check(".branchtargets A;", ".branchtargets");
 }

@@ -339,7 +339,7 @@ pub(super) fn queue(
 ) -> Result<(), Trouble> {
     let (agent, stamp) = engine(cta, issue.warp, &work)?;
     cta.shared.used_by(agent, issue.warp);
-    let generic = cta.agents().generic();
+    let fenced = cta.agents().fenced();
     let warp = &mut cta.warps[issue.warp];
     // What the warp does from here on is not known to the engine.
     let mut clock = warp.publish();
@@ -348,7 +348,7 @@ pub(super) fn queue(
     let queue = work.queue();
     if queue != Queue::Copies {
         // Of writes through the generic proxy, what the last proxy fence covered.
-        writes.own[..generic].copy_from_slice(&warp.clock.proxied[..generic]);
+        writes.own[..fenced].copy_from_slice(&warp.clock.proxied[..fenced]);
     }
     let group = warp.groups(queue).closed;
     let Issue { warp, mask, pc } = issue;

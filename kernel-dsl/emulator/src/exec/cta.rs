@@ -198,6 +198,8 @@ fn warp(setup: &Setup<'_>, index: usize, clock: &Clock, mut spare: Spare) -> War
         tid[1][lane as usize] = thread / x % y;
         tid[2][lane as usize] = thread / x / y;
     }
+    // Without the check, everything counts as written from the start.
+    let unset = if setup.config.check_uninitialised { 0 } else { u32::MAX };
     // What an earlier CTA left in them is not read, because nothing counts as written.
     spare.registers.resize(entry.registers as usize, [0; 32]);
     spare.local.resize(entry.local_bytes as usize * 32, 0);
@@ -208,9 +210,9 @@ fn warp(setup: &Setup<'_>, index: usize, clock: &Clock, mut spare: Spare) -> War
     Warp {
         index,
         registers: spare.registers,
-        written: vec![0; entry.registers as usize],
+        written: vec![unset; entry.registers as usize],
         predicates: vec![0; entry.predicates as usize],
-        predicates_written: vec![0; entry.predicates as usize],
+        predicates_written: vec![unset; entry.predicates as usize],
         groups: vec![Group { pc: 0, mask: live, wait: Wait::Ready, yielded: false }],
         live,
         exited: !live,
