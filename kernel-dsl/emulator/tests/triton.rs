@@ -9,7 +9,7 @@
 mod harness;
 
 use harness::{Bench, SCHEDULES, module, words};
-use tessera_emulator::{Launch, Module, Profile, Schedule};
+use tessera_emulator::{Fault, Launch, Module, Profile, Schedule};
 
 /// A half of a number that it can hold, or the next one towards zero.
 fn half(value: f32) -> u16 {
@@ -36,16 +36,24 @@ fn value(half: u16) -> f64 {
 fn launch(
     bench: &mut Bench,
     module: &Module,
+    dims: ([u32; 3], u32),
+    params: (&[u64], &[u32]),
+) -> Profile {
+    attempt(bench, module, dims, params).unwrap_or_else(|fault| panic!("{fault}"))
+}
+
+fn attempt(
+    bench: &mut Bench,
+    module: &Module,
     (grid, shared): ([u32; 3], u32),
     (pointers, sizes): (&[u64], &[u32]),
-) -> Profile {
+) -> Result<Profile, Fault> {
     let mut params: Vec<u8> = pointers.iter().flat_map(|pointer| pointer.to_le_bytes()).collect();
     sizes.iter().for_each(|size| params.extend(size.to_le_bytes()));
     params.resize(params.len().next_multiple_of(8), 0);
     params.extend(0u64.to_le_bytes());
     let launch = Launch { grid, block: [128, 1, 1], shared_bytes: shared, params: &params };
-    let outcome = bench.machine.launch(module, module.entries()[0].name(), &launch);
-    outcome.unwrap_or_else(|fault| panic!("{fault}"))
+    bench.machine.launch(module, module.entries()[0].name(), &launch)
 }
 
 fn schedules() -> impl Iterator<Item = Schedule> {
@@ -118,4 +126,37 @@ fn attention() {
         let worst = worst.fold(0.0, f64::max);
         assert!(worst < 1e-3, "{worst} {schedule:?}");
     }
+}
+
+/// Every barrier and every wait of the pipeline that orders anything: without it, some schedule
+/// finds a fault.
+#[test]
+fn nothing_of_the_pipeline_can_be_left_out() {
+    let text = include_str!("ptx/triton_matmul.ptx");
+    let synchronises = |line: &str| {
+        ["bar.sync", "cp.async.wait_group", "wgmma.wait_group"]
+            .iter()
+            .any(|what| line.contains(what))
+    };
+    let lines: Vec<usize> =
+        text.lines().enumerate().filter(|(_, line)| synchronises(line)).map(|(at, _)| at).collect();
+    assert_eq!(lines.len(), 9);
+    let mut missed = Vec::new();
+    for &left_out in &lines {
+        let kept = text.lines().enumerate().filter(|(at, _)| *at != left_out).map(|(_, line)| line);
+        let module = Module::parse(&kept.collect::<Vec<_>>().join("\n")).unwrap();
+        let found = schedules().any(|schedule| {
+            let mut bench = Bench::new(schedule);
+            let (a, b) = (bench.buffer(&[0u16; 64 * 192]), bench.buffer(&[0u16; 64 * 192]));
+            let c = bench.empty(64 * 64 * 4);
+            let sizes = [64, 64, 192, 192, 64, 64];
+            let dims = ([1, 1, 1], 24576);
+            attempt(&mut bench, &module, dims, (&[a, b, c], &sizes)).is_err()
+        });
+        if !found {
+            missed.push(left_out);
+        }
+    }
+    // The first one stands where nobody has touched a stage twice: it orders nothing.
+    assert_eq!(missed, lines[..1], "of {lines:?}");
 }
