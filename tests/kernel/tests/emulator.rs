@@ -21,18 +21,18 @@ struct Subject {
 
 /// Every variant of every kernel.
 fn subjects() -> Vec<Subject> {
-    let cases = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases")).unwrap();
+    let cases =
+        load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases")).expect("cases that parse");
     let origin = Origin { class: String::new(), source_hash: String::new() };
     let subject = |kernel: Kernel| {
         let compiled = compile(&kernel, &origin, Sm::Sm90a).unwrap_or_else(|e| panic!("{}", e[0]));
-        let fits = |case: &&Case| {
-            case.kernel == kernel.name && case.fits(&kernel.formats, &kernel.consts)
-        };
+        let fits =
+            |case: &&Case| case.kernel == kernel.name && case.fits(&kernel.formats, &kernel.consts);
         let cases = cases.iter().filter(fits).cloned().collect();
         Subject { kernel, compiled, cases }
     };
     let kernels = entries().into_iter().flat_map(|entry| (entry.build)(Target::Sm90a));
-    kernels.map(|kernel| subject(kernel.unwrap())).collect()
+    kernels.map(|kernel| subject(kernel.expect("a kernel that builds"))).collect()
 }
 
 /// One variant of each kernel: the formats that serve, or the only ones.
@@ -49,9 +49,9 @@ fn one_of_each() -> Vec<Subject> {
 /// What is wrong with a case on the emulator, if anything.
 fn check(subject: &Subject, case: &Case, schedule: Schedule) -> Result<(), String> {
     let Subject { kernel, compiled, .. } = subject;
-    let mut truth = Built::new(kernel, case).unwrap();
+    let mut truth = Built::new(kernel, case).expect("a case with all arguments");
     let expected = evaluate(kernel, &mut truth.args);
-    let mut got = Built::new(kernel, case).unwrap();
+    let mut got = Built::new(kernel, case).expect("a case with all arguments");
     let mut machine = Machine::new(Config { schedule, ..Config::default() });
     match (emulate::run(kernel, compiled, &mut got, &mut machine), &case.fails) {
         (Ok(_), None) => {}
@@ -103,9 +103,17 @@ fn no_schedule_breaks_a_kernel() {
 #[test]
 fn both_targets_have_code() {
     let origin = Origin { class: String::new(), source_hash: String::new() };
-    for kernel in entries().into_iter().flat_map(|entry| (entry.build)(Target::Sm100a)) {
-        let compiled = compile(&kernel.unwrap(), &origin, Sm::Sm100f).unwrap();
-        assert!(compiled.ptx.contains(".target sm_100f"), "{}", compiled.entry.label);
+    for (target, sm) in [(Target::Sm90a, Sm::Sm90a), (Target::Sm100a, Sm::Sm100f)] {
+        for entry in entries() {
+            let variants = (entry.build)(target);
+            assert!(!variants.is_empty(), "{} has no variant for {sm}", entry.name);
+            for kernel in variants {
+                let compiled =
+                    compile(&kernel.expect("a kernel that builds"), &origin, sm).unwrap();
+                let says = format!(".target {sm}");
+                assert!(compiled.ptx.contains(&says), "{}", compiled.entry.label);
+            }
+        }
     }
 }
 
@@ -123,8 +131,7 @@ fn unnoticed(mutants: impl Fn(&str) -> Vec<Mutant> + Sync) -> (usize, Vec<String
         .flat_map(|subject| mutants(&subject.compiled.ptx).into_iter().map(move |m| (subject, m)))
         .collect();
     let missed = all.par_iter().filter_map(|(subject, mutant)| {
-        let compiled =
-            Compiled { ptx: mutant.ptx.clone(), entry: subject.compiled.entry.clone() };
+        let compiled = Compiled { ptx: mutant.ptx.clone(), entry: subject.compiled.entry.clone() };
         let broken = Subject { kernel: subject.kernel.clone(), compiled, cases: Vec::new() };
         let breaks = |case: &Case| check(&broken, case, Schedule::Earliest).is_err();
         let any = subject.cases.iter().any(breaks);

@@ -20,7 +20,6 @@ mod split;
 use crate::code::{Buffer, Class, Code, Effect, Node, Operand, Reg};
 use crate::dot::{DotPlan, SidePlan};
 use crate::infer::{Layouts, axis_of, element_bits, index, infer};
-use crate::isa::Sm;
 use crate::layout::{Axis, Layout};
 use convert::Place;
 use operand::Input;
@@ -54,13 +53,9 @@ pub(crate) struct Lowered {
 ///
 /// # Errors
 /// What this target has no code for, at the author's place.
-pub(crate) fn lower(
-    kernel: &Kernel,
-    target: Sm,
-    warp_bits: usize,
-) -> Result<Lowered, Vec<BuildError>> {
+pub(crate) fn lower(kernel: &Kernel, warp_bits: usize) -> Result<Lowered, Vec<BuildError>> {
     check(kernel)?;
-    let mut lower = Lower::new(kernel, target, warp_bits);
+    let mut lower = Lower::new(kernel, warp_bits);
     lower.arguments();
     lower.region(&kernel.body);
     let Lower { mut code, prologue, errors, asserts, words, .. } = lower;
@@ -128,7 +123,6 @@ fn check(kernel: &Kernel) -> Result<(), Vec<BuildError>> {
 
 pub(crate) struct Lower<'k> {
     pub(crate) kernel: &'k Kernel,
-    pub(crate) target: Sm,
     pub(crate) warp_bits: usize,
     pub(crate) code: Code,
     pub(crate) layouts: Layouts,
@@ -163,19 +157,18 @@ pub(crate) struct Lower<'k> {
 
 pub(crate) enum Made {
     Held(Value),
-    Input(Value, SidePlan),
+    Input(Value, Box<SidePlan>),
     Staged(Value),
 }
 
 impl<'k> Lower<'k> {
-    fn new(kernel: &'k Kernel, target: Sm, warp_bits: usize) -> Self {
+    fn new(kernel: &'k Kernel, warp_bits: usize) -> Self {
         let mut def = vec![None; kernel.values.len()];
         for (i, op) in (0..).zip(&kernel.ops) {
             op.results.iter().for_each(|result| def[index(*result)] = Some(OpId(i)));
         }
         Self {
             kernel,
-            target,
             warp_bits,
             code: Code::new(kernel.loc),
             layouts: infer(kernel, warp_bits),
@@ -293,7 +286,7 @@ impl<'k> Lower<'k> {
         for made in self.made.pop().expect("a region is open").into_iter().rev() {
             match made {
                 Made::Held(value) => drop(self.held[index(value)].pop()),
-                Made::Input(value, side) => drop(self.inputs.remove(&(value, side))),
+                Made::Input(value, side) => drop(self.inputs.remove(&(value, *side))),
                 Made::Staged(value) => drop(self.staged.remove(&value)),
             }
         }

@@ -73,7 +73,7 @@ impl Lower<'_> {
         let input = self.make_input(value, side);
         self.inputs.insert(key, input.clone());
         let region = self.made.last_mut().expect("a region is open");
-        region.push(Made::Input(value, side.clone()));
+        region.push(Made::Input(value, Box::new(side.clone())));
         input
     }
 
@@ -125,12 +125,12 @@ impl Lower<'_> {
         match form {
             Form::F32 => {
                 let planes = self.planes_of(&held);
-                let places = planes.iter().map(|plane| self.to_shared(PLANE, plane)).collect();
+                let places = planes.iter().map(|plane| self.share_tile(PLANE, plane)).collect();
                 Input { source: Source::Shared(places, PLANE), form: Form::Planes, side }
             }
             form => {
                 let elem = self.elem(value);
-                let place = self.to_shared(elem, &held);
+                let place = self.share_tile(elem, &held);
                 Input { source: Source::Shared(vec![place], elem), form, side }
             }
         }
@@ -149,13 +149,13 @@ impl Lower<'_> {
     }
 
     /// Puts planes of whole numbers into shared memory.
-    pub(crate) fn planes_to_shared(&mut self, planes: &[Held]) -> Source {
-        let places = planes.iter().map(|plane| self.to_shared(PLANE, plane)).collect();
+    pub(crate) fn share_planes(&mut self, planes: &[Held]) -> Source {
+        let places = planes.iter().map(|plane| self.share_tile(PLANE, plane)).collect();
         Source::Shared(places, PLANE)
     }
 
     /// Gives a tile a place of its own in shared memory, and writes it there.
-    pub(crate) fn to_shared(&mut self, elem: Elem, held: &Held) -> Place {
+    pub(crate) fn share_tile(&mut self, elem: Elem, held: &Held) -> Place {
         let place = self.stage(elem, [held.layout.rows, held.layout.cols]);
         self.write_shared(elem, held, place, 0);
         place
