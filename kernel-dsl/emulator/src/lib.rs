@@ -54,6 +54,7 @@ mod global;
 mod lex;
 mod machine;
 mod number;
+mod op;
 mod parse;
 mod profile;
 mod program;

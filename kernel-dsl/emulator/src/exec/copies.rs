@@ -1,9 +1,11 @@
 //! Asynchronous copies: queued when they are issued, done when the schedule says so, at the latest
 //! when somebody waits for them.
 
-use super::access::{Issue, Location, PARAM_WINDOW, Reach, Who, aligned, global, lanes, reach_all};
+use super::access::{Issue, lanes};
 use super::cta::Cta;
 use super::mbarrier;
+use super::reach::{Reach, Who, global, reach_all, spaces};
+use super::space::{Location, PARAM_WINDOW, aligned};
 use super::step::check;
 use super::tensor_map::{MAP_BYTES, Piece, TensorMap};
 use super::wgmma::{self, Multiply};
@@ -133,7 +135,7 @@ fn addresses(
 }
 
 fn shared(world: &World<'_>, cta: &Cta, address: u64, bytes: usize) -> Result<usize, Trouble> {
-    let spaces = super::access::spaces(world, cta);
+    let spaces = spaces(world, cta);
     match spaces.locate(Space::Shared, address, bytes as u64)? {
         Location::Shared(offset) => Ok(offset),
         _ => Err(Trouble::new(FaultKind::WrongSpace, "not in shared memory".to_owned())),

@@ -1,6 +1,7 @@
 //! Runs a launch: CTAs, warps, and the order in which they advance.
 
 mod access;
+mod atomic;
 mod copies;
 mod cta;
 mod exchange;
@@ -8,7 +9,9 @@ mod matrix;
 mod mbarrier;
 mod ordering;
 mod random;
+mod reach;
 mod shared;
+mod space;
 mod step;
 mod sync;
 mod tensor_map;

@@ -1,9 +1,9 @@
 //! One warp's turn: picks lanes that stand together, executes their instruction, moves them on.
 
-use super::access::{
-    self, AtomicParts, Issue, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, Target, lanes,
-};
+use super::access::{self, Issue, Target, lanes};
+use super::atomic::{self, AtomicParts};
 use super::cta::{Cta, Group, Wait, Warp};
+use super::space::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
 use super::{Trouble, World, copies, exchange, matrix, mbarrier, ordering, sync, wgmma};
 use crate::fault::FaultKind;
 use crate::program::{Combine, Condition, Instr, Lanes, MaskKind, Op, Pred, Reg, Space};
@@ -329,7 +329,7 @@ fn execute_outside(
             check(warp, &[access.address.base], mask)?;
             src.iter().try_for_each(|src| check(warp, src, mask))?;
             let parts = AtomicParts { f, dst: dst.as_deref(), src };
-            access::atomic(world, cta, issue, access, &parts)?;
+            atomic::atomic(world, cta, issue, access, &parts)?;
         }
         Op::ToGeneric { dst, src, space } => {
             convert_address(world, cta, issue, (*dst, *src, offset(*space)))?;
