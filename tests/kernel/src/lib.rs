@@ -13,6 +13,7 @@ pub mod emulate;
 pub mod explain;
 pub mod gpu;
 pub mod matrix;
+pub mod place;
 pub mod source;
 pub mod terminal;
 pub mod trace;
