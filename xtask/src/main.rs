@@ -31,6 +31,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   bench step               a decode step of 32 sequences beside its kernels
   bench launch             what handing work to threads costs, alone and beside busy processes
   bench tags               the page-tag check, by page and instruction set
+  bench floor              what kernels would take on GPUs, by the emulator's counts; no GPU
   bench memory             reading memory in pages of 4 KiB and of 2 MiB
   tidy                     what a machine can check of our style
 
@@ -57,6 +58,7 @@ fn main() -> Result<()> {
         ["bench", "step"] => example("tessera-runtime", "step_overhead"),
         ["bench", "launch"] => example("tessera-lanes", "launch"),
         ["bench", "tags"] => example("tessera-kernel-artifacts", "page_tag_check"),
+        ["bench", "floor", rest @ ..] => gpu_kernels("floor", rest),
         ["bench", "memory"] => example("tessera-lanes", "read"),
         [] | ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
