@@ -104,6 +104,10 @@ impl Lower<'_> {
                 let half = self.code.op(Class::B16, "cvt.u16.u32", [code.into()]);
                 self.code.op(Class::B32, "cvt.f32.f16", [half.into()])
             }
+            // The upper half of an f32.
+            Kind::Float(_) if element == Element::Bf16 => {
+                self.code.op(Class::B32, "shl.b32", [code.into(), 16.into()])
+            }
             Kind::Float(float) => self.decode_bits(&float.bits_rule(), code),
         }
     }

@@ -60,7 +60,15 @@ impl Lower<'_> {
         let same = place[0].0 == place[1].0;
         let distance = place[1].1.wrapping_sub(place[0].1);
         match element.format().kind {
-            Kind::Float(_) if element.name() == "bf16" && same && distance == 16 => place[0].0,
+            Kind::Float(_) if element == Element::Bf16 && same && distance == 16 => place[0].0,
+            // They are bfloat16 already: two bytes of each.
+            Kind::Float(_) if element == Element::Bf16 => {
+                #[expect(clippy::cast_possible_wrap, reason = "a byte of a register")]
+                let [a, b] = place.map(|(_, shift)| shift as i64 / 8);
+                let bytes = a | (a + 1) << 4 | (b + 4) << 8 | (b + 5) << 12;
+                let sources = [place[0].0.into(), place[1].0.into(), bytes.into()];
+                self.code.op(Class::B32, "prmt.b32", sources)
+            }
             Kind::Int { bias } if bits == 4 => {
                 self.nibble_pair(place, same && distance == 16, (bias, zero))
             }
