@@ -68,7 +68,8 @@ pub(crate) struct Body<'a> {
 }
 
 fn align_up(value: u32, align: u32) -> u32 {
-    value.next_multiple_of(align.max(1))
+    // What does not fit is refused when it is launched.
+    value.checked_next_multiple_of(align.max(1)).unwrap_or(value)
 }
 
 impl<'a> Body<'a> {
@@ -175,14 +176,14 @@ impl<'a> Body<'a> {
 
     pub(crate) fn shared(&mut self, bytes: u32, align: u32) -> u64 {
         let start = align_up(self.shared_bytes, align);
-        self.shared_bytes = start + bytes;
+        self.shared_bytes = start.saturating_add(bytes);
         self.shared_align = self.shared_align.max(align);
         SHARED_BASE + u64::from(start)
     }
 
     pub(crate) fn local(&mut self, bytes: u32, align: u32) -> u64 {
         let start = align_up(self.local_bytes, align);
-        self.local_bytes = start + bytes;
+        self.local_bytes = start.saturating_add(bytes);
         LOCAL_BASE + u64::from(start)
     }
 

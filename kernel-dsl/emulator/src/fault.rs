@@ -111,7 +111,7 @@ impl fmt::Display for Fault {
 pub enum MemoryError {
     #[error("{bytes} bytes were asked for, {free} are free")]
     OutOfMemory { bytes: u64, free: u64 },
-    #[error("alignment {align} is no power of two")]
+    #[error("alignment {align} is no power of two up to 2^30")]
     Alignment { align: u64 },
     #[error("{ptr:#x} is not the start of an allocation")]
     NotAllocated { ptr: u64 },

@@ -6,6 +6,8 @@ use crate::written::Written;
 
 /// Where global memory starts.
 pub(crate) const GLOBAL_BASE: u64 = 0x7000_0000_0000;
+/// The largest alignment of an allocation.
+const MOST_ALIGN: u64 = 1 << 30;
 /// Bytes between allocations, so that running past one does not end in another.
 const GAP: u64 = 0x1_0000;
 /// Pages of records, of 12 KiB each, that are kept from one launch to the next.
@@ -117,14 +119,16 @@ impl GlobalMemory {
     }
 
     pub(crate) fn alloc(&mut self, bytes: u64, align: u64) -> Result<u64, MemoryError> {
-        if !align.is_power_of_two() {
+        if !align.is_power_of_two() || align > MOST_ALIGN {
             return Err(MemoryError::Alignment { align });
         }
         if bytes > self.free_bytes() {
             return Err(MemoryError::OutOfMemory { bytes, free: self.free_bytes() });
         }
-        let base = self.next.next_multiple_of(align.max(256));
-        self.next = base + bytes + GAP;
+        let full = MemoryError::OutOfMemory { bytes, free: self.free_bytes() };
+        let base = self.next.checked_next_multiple_of(align.max(256)).ok_or(full.clone())?;
+        let end = base.checked_add(bytes).and_then(|end| end.checked_add(GAP));
+        self.next = end.ok_or(full)?;
         self.used += bytes;
         let size = usize::try_from(bytes)
             .map_err(|_| MemoryError::OutOfMemory { bytes, free: self.limit })?;

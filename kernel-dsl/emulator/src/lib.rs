@@ -38,7 +38,16 @@
 //! ```
 //!
 //! It knows the PTX that our compiler writes and a margin around it, and refuses the rest by name.
-//! It does not know caches, occupancy or time.
+//!
+//! # How far results are hardware's
+//! - Bit for bit: integers, `.rn`, `.rz`, `.rm` and `.rp`, conversions, minima and maxima.
+//! - As a published model has it: tensor cores (`tensor.rs` names the source).
+//! - Within the manual's error: the `.approx` functions, rounded once from f64.
+//!
+//! # What it does not know
+//! Caches, occupancy and time. Weak memory: accesses interleave, and what is not ordered is a fault
+//! instead. Clusters of more than one CTA, `tcgen05`, tensor maps that a kernel changes, calls.
+//! Lanes of one warp are one party to the race detector, and a missing `wgmma.fence` goes unseen.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -152,8 +152,8 @@ impl Machine {
     /// # Errors
     /// [`MemoryError`] if one of them is not inside one allocation.
     pub fn copy(&mut self, dst: u64, src: u64, len: u64) -> Result<(), MemoryError> {
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
-        self.read(src, &mut bytes)?;
+        let (block, offset) = self.memory.host(src, len)?;
+        let bytes = block.bytes(offset, len as usize).to_vec();
         self.write(dst, &bytes)
     }
 

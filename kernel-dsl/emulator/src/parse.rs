@@ -65,6 +65,12 @@ struct Parser<'a> {
     sources: HashMap<(u32, u32), u32>,
 }
 
+/// The most bytes of one variable, and the largest alignment.
+const MOST_BYTES: u32 = 1 << 26;
+const MOST_ALIGN: u32 = 4096;
+/// The most bytes of an entry's parameters.
+const MOST_PARAM_BYTES: u32 = 32_764;
+
 /// A declared variable.
 struct Declaration<'a> {
     name: &'a str,
@@ -203,7 +209,11 @@ impl<'a> Parser<'a> {
             };
             bytes = Some(size);
         }
-        Ok(Declaration { name, align: align.unwrap_or(element * vector), bytes, element })
+        let align = align.unwrap_or(element * vector);
+        if !align.is_power_of_two() || align > MOST_ALIGN || bytes > Some(MOST_BYTES) {
+            return self.cursor.error(format!("`{name}` is too large, or aligned in no such way"));
+        }
+        Ok(Declaration { name, align, bytes, element })
     }
 
     fn shared_variable(&mut self) -> Result<(), ParseError> {
@@ -279,6 +289,9 @@ impl<'a> Parser<'a> {
             };
             let offset = end.next_multiple_of(align.max(1));
             end = offset + bytes;
+            if end > MOST_PARAM_BYTES {
+                return self.cursor.error(format!("parameters of {end} bytes are too many"));
+            }
             names.push((name, offset));
             params.push(Param { name: name.to_owned(), offset, bytes });
         }

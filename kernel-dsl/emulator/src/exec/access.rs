@@ -107,7 +107,8 @@ fn attempt(
     let Err(trouble) = whole else { return Ok(()) };
     for (index, lane) in lanes(run.mask).enumerate() {
         let at = index * run.stride;
-        f(run.address + at as u64, at..at + total).map_err(|trouble| trouble.lane(lane))?;
+        f(run.address.wrapping_add(at as u64), at..at + total)
+            .map_err(|trouble| trouble.lane(lane))?;
     }
     Err(trouble)
 }

@@ -232,7 +232,7 @@ pub(super) fn issue_bulk(
             let offset = shared(world, cta, inside, bytes)?;
             let piece = |at: usize| Piece {
                 shared: offset + at,
-                global: Some(outside + at as u64),
+                global: Some(outside.wrapping_add(at as u64)),
                 bytes: 16,
             };
             let pieces = (0..bytes).step_by(16).map(piece).collect();

@@ -113,6 +113,9 @@ pub(crate) struct Outcome {
     pub(crate) clock: u32,
 }
 
+/// The most local memory of a thread.
+const MOST_LOCAL_BYTES: u32 = 512 << 10;
+
 /// Whether an entry can be launched so.
 pub(crate) fn check_launch(
     entry: &Entry,
@@ -136,6 +139,10 @@ pub(crate) fn check_launch(
     if launch.params.len() != entry.param_bytes() as usize {
         let (given, want) = (launch.params.len(), entry.param_bytes());
         return Err(format!("{given} bytes of parameters, the entry takes {want}"));
+    }
+    if entry.local_bytes > MOST_LOCAL_BYTES {
+        let local = entry.local_bytes;
+        return Err(format!("{local} bytes of local memory, a thread has {MOST_LOCAL_BYTES}"));
     }
     let declared = u64::from(entry.shared_bytes) + u64::from(launch.shared_bytes);
     if declared > u64::from(config.shared_bytes) {

@@ -73,12 +73,16 @@ impl TensorMap {
         if interleave != 0 || swizzle > 3 || fill != 0 || steps != [1; 5] {
             return refuse("this kind of tensor map is not known".to_owned());
         }
+        let sizes: [u32; 5] = std::array::from_fn(|i| number(bytes, 88 + 4 * i, 4) as u32);
+        if !sizes.iter().all(|size| (1..=256).contains(size)) {
+            return refuse(format!("a box of {sizes:?} elements is not possible"));
+        }
         let stride = |index: usize| number(bytes, 56 + 8 * (index - 1), 8);
         Ok(TensorMap {
             address: number(bytes, 8, 8),
             dims: std::array::from_fn(|index| number(bytes, 16 + 8 * index, 8)),
             strides: std::array::from_fn(|i| if i == 0 { element as u64 } else { stride(i) }),
-            sizes: std::array::from_fn(|index| number(bytes, 88 + 4 * index, 4) as u32),
+            sizes,
             rank,
             element,
             in_row: 1 << swizzle,
@@ -87,7 +91,8 @@ impl TensorMap {
 
     /// Bytes of a box.
     pub(super) fn bytes(&self) -> usize {
-        self.sizes[..self.rank].iter().product::<u32>() as usize * self.element
+        let elements = self.sizes[..self.rank].iter().map(|&size| size as usize).product::<usize>();
+        elements * self.element
     }
 
     /// The address of an element, if it lies in the tensor.
@@ -96,8 +101,9 @@ impl TensorMap {
         if !at.iter().zip(&self.dims).all(inside) {
             return None;
         }
-        let steps = at.iter().zip(&self.strides).map(|(&at, stride)| at as u64 * stride);
-        Some(self.address + steps.sum::<u64>())
+        let steps =
+            at.iter().zip(&self.strides).map(|(&at, &stride)| stride.wrapping_mul(at as u64));
+        Some(steps.fold(self.address, u64::wrapping_add))
     }
 
     /// The pieces of the box at some coordinates, to or from an offset in shared memory.

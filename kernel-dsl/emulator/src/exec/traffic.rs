@@ -9,22 +9,22 @@ const BANKS: usize = 32;
 
 /// Whether all lanes take part and follow each other in memory.
 fn is_contiguous(mask: u32, addresses: &Lanes, total: usize) -> bool {
-    let pairs = || addresses.windows(2);
-    mask == u32::MAX && pairs().all(|pair| pair[0].wrapping_add(total as u64) == pair[1])
+    let follows = |pair: &[u64]| pair[0].checked_add(total as u64) == Some(pair[1]);
+    mask == u32::MAX && addresses.windows(2).all(follows)
 }
 
 /// Sectors of 32 bytes that lanes touch, each counted once.
 pub(super) fn sectors(mask: u32, addresses: &Lanes, total: usize) -> u64 {
     if is_contiguous(mask, addresses, total) {
         let first = addresses[0] / SECTOR;
-        return (addresses[31] + total as u64 - 1) / SECTOR - first + 1;
+        return addresses[31].saturating_add(total as u64 - 1) / SECTOR - first + 1;
     }
     let mut seen = [0; 64];
     let mut count = 0;
     let mut rising = true;
     for lane in lanes(mask) {
         let first = addresses[lane] / SECTOR;
-        let last = (addresses[lane] + total as u64 - 1) / SECTOR;
+        let last = addresses[lane].saturating_add(total as u64 - 1) / SECTOR;
         for sector in first..=last {
             let previous = if count == 0 { None } else { Some(seen[count - 1]) };
             if previous == Some(sector) {
@@ -91,7 +91,7 @@ fn passes(mask: u32, addresses: &Lanes, total: usize) -> u64 {
 }
 
 fn words(address: u64, total: usize) -> std::ops::RangeInclusive<u64> {
-    address / 4..=(address + total as u64 - 1) / 4
+    address / 4..=address.saturating_add(total as u64 - 1) / 4
 }
 
 #[cfg(test)]
