@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use tessera_kernel_tool::floor;
 use tessera_kernel_tool::gpu::build::{self, Places};
 use tessera_kernel_tool::gpu::probe;
 use tessera_kernel_tool::gpu::toolchain::Toolchain;
@@ -20,6 +21,8 @@ enum Command {
     /// Builds, assembles and bundles every kernel and says what each takes.
     #[command(name = "build-kernels")]
     Build(build::Options),
+    /// What kernels would take on GPUs, by the emulator's counts.
+    Floor(floor::Options),
     /// Asks the assembler which targets take each form of the instruction table.
     #[command(name = "probe-isa")]
     Probe {
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
 fn run(command: &Command, places: &Places) -> Result<bool> {
     match command {
         Command::Build(options) => build::run(options, places),
+        Command::Floor(options) => floor::run(options, places).map(|()| true),
         Command::Probe { check } => {
             let tools = Toolchain::fetch(&places.toolchain())?;
             let table = places.root.join("kernel-dsl/ptx/src/isa.toml");
