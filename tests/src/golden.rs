@@ -11,7 +11,7 @@ use tessera_kernels::formats::{KvFormat, kv_format};
 use tessera_kernels::ops::sample::{SampleParams, SampleRow};
 use tessera_runtime::cache::{NoopTracker, PageId};
 use tessera_runtime::checkpoint::{Checkpoint, WeightPolicy};
-use tessera_runtime::device::{CacheSpec, CpuDevice};
+use tessera_runtime::device::{CacheSpec, CpuDevice, Device};
 use tessera_runtime::model::{
     Attention, Forward, ModelSpec, ModelWeights, Sampled, SeqInput, StepLimits,
 };
@@ -70,7 +70,12 @@ impl Subject {
         Ok(Self { spec: loaded.spec, weights: loaded.weights, kv })
     }
 
-    fn forward(&self, attention: Attention, tokens: usize) -> Result<Forward<CpuDevice>> {
+    fn forward<D: Device>(
+        &self,
+        device: D,
+        attention: Attention,
+        tokens: usize,
+    ) -> Result<Forward<D>> {
         let num_pages = tokens.div_ceil(PAGE_SIZE);
         let attn = &self.spec.attention;
         let cache = CacheSpec {
@@ -81,13 +86,7 @@ impl Subject {
             entry: attn.kv_lora_rank + attn.qk_rope_head_dim,
         };
         let limits = StepLimits { tokens, seqs: 1, pages_per_seq: num_pages, logit_rows: tokens };
-        Ok(Forward::new(
-            CpuDevice::new(),
-            &self.spec,
-            self.weights.clone(),
-            cache,
-            (attention, limits),
-        )?)
+        Ok(Forward::new(device, &self.spec, self.weights.clone(), cache, (attention, limits))?)
     }
 
     /// Logits of every position of `tokens`, in one pass.
@@ -95,7 +94,20 @@ impl Subject {
     /// # Errors
     /// Those of the device.
     pub fn logits(&self, attention: Attention, tokens: &[u32]) -> Result<Vec<f32>> {
-        let mut forward = self.forward(attention, tokens.len())?;
+        self.logits_on(CpuDevice::new(), attention, tokens)
+    }
+
+    /// As [`Subject::logits`], on another device.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn logits_on<D: Device>(
+        &self,
+        device: D,
+        attention: Attention,
+        tokens: &[u32],
+    ) -> Result<Vec<f32>> {
+        let mut forward = self.forward(device, attention, tokens.len())?;
         let pages = pages(tokens.len());
         Ok(forward.logits(&SeqInput {
             tokens,
@@ -112,8 +124,21 @@ impl Subject {
     /// # Errors
     /// Those of the device, and logits that are not finite.
     pub fn greedy(&self, prompt: &[u32], count: usize, chunk: usize) -> Result<Vec<u32>> {
+        self.greedy_on(CpuDevice::new(), prompt, (count, chunk))
+    }
+
+    /// As [`Subject::greedy`], on another device.
+    ///
+    /// # Errors
+    /// Those of the device, and logits that are not finite.
+    pub fn greedy_on<D: Device>(
+        &self,
+        device: D,
+        prompt: &[u32],
+        (count, chunk): (usize, usize),
+    ) -> Result<Vec<u32>> {
         let total = prompt.len() + count;
-        let mut forward = self.forward(Attention::Expanded, total)?;
+        let mut forward = self.forward(device, Attention::Expanded, total)?;
         let pages = pages(total);
         let params = Arc::new(SampleParams { temperature: 0.0, ..SampleParams::default() });
         let mut tokens = prompt.to_vec();
