@@ -12,7 +12,7 @@ use tessera_ptx::{KernelEntry, Manifest, Sm};
 pub fn write_bundle(folder: &Path, formats: &[&str]) {
     std::fs::create_dir_all(folder).expect("a folder to write to");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let (variants, _) = variants(Sm::Sm90a, "", &root);
+    let variants = variants(Sm::Sm90a, "", &root).variants;
     let mut kernels: Vec<KernelEntry> = Vec::new();
     for variant in variants {
         let Some(source) = variant.source else { continue };

@@ -26,13 +26,22 @@ use tessera_tile_ir::format::read_code;
 /// What a launch wrote, by launch and output.
 pub type Outputs = Vec<(String, Vec<f32>)>;
 
-/// Sizes of attention under test.
-pub const DIMS: MlaDims = MlaDims {
+/// Small sizes of attention.
+pub const SMALL: MlaDims = MlaDims {
     num_heads: 3,
     kv_lora_rank: 32,
     qk_nope_head_dim: 16,
     qk_rope_head_dim: 8,
     v_head_dim: 16,
+};
+
+/// The sizes of a head of DeepSeek-V3 and Kimi K2.
+pub const LARGE: MlaDims = MlaDims {
+    num_heads: 2,
+    kv_lora_rank: 512,
+    qk_nope_head_dim: 128,
+    qk_rope_head_dim: 64,
+    v_head_dim: 128,
 };
 
 /// A device with a few helpers, and what was read from it so far.
@@ -41,6 +50,7 @@ pub struct Launches<D> {
     /// The device.
     pub device: D,
     weights: &'static Format,
+    dims: MlaDims,
     outputs: Outputs,
 }
 
@@ -54,7 +64,12 @@ fn values(count: usize, step: f32) -> Vec<f32> {
 impl<D: Device> Launches<D> {
     /// Launches on `device`, with weights in that format.
     pub fn new(device: D, weights: &'static Format) -> Self {
-        Self { device, weights, outputs: Vec::new() }
+        Self { device, weights, dims: SMALL, outputs: Vec::new() }
+    }
+
+    /// The same with attention of these sizes.
+    pub fn with_dims(self, dims: MlaDims) -> Self {
+        Self { dims, ..self }
     }
 
     /// What was written so far.
@@ -308,7 +323,7 @@ impl<D: Device> Launches<D> {
         let page_size = 16;
         let max_pages = lens.iter().map(|len| len.div_ceil(page_size)).max().unwrap_or(1) + 1;
         let num_pages = lens.len() * max_pages;
-        let entry = DIMS.entry();
+        let entry = self.dims.entry();
         let spec = CacheSpec { format, num_layers: 2, num_pages, page_size, entry };
         let cache = self.device.alloc_cache(spec)?;
         let scale = if format.scaled { 0.03 } else { 1.0 };
@@ -345,9 +360,9 @@ impl<D: Device> Launches<D> {
         self.device.write_i64(slot_mapping, &slots)?;
         let saturated = self.device.alloc_u32(tokens + 1)?;
         let op = KvWrite {
-            latent: self.rows(tokens + 1, DIMS.kv_lora_rank, 0.83)?,
-            k_pe: self.rows(tokens + 1, DIMS.qk_rope_head_dim, 0.59)?,
-            rotation: self.rotation(&positions, DIMS.qk_rope_head_dim)?,
+            latent: self.rows(tokens + 1, self.dims.kv_lora_rank, 0.83)?,
+            k_pe: self.rows(tokens + 1, self.dims.qk_rope_head_dim, 0.59)?,
+            rotation: self.rotation(&positions, self.dims.qk_rope_head_dim)?,
             slot_mapping,
             cache: cached.cache,
             layer,
@@ -382,7 +397,7 @@ impl<D: Device> Launches<D> {
     /// # Errors
     /// As the device's.
     pub fn attention_ops(&mut self, cached: &Cached, new: &[usize]) -> Result {
-        let (dims, cache, layer, softmax_scale) = (DIMS, cached.cache, 1, 0.3);
+        let (dims, cache, layer, softmax_scale) = (self.dims, cached.cache, 1, 0.3);
         let (heads, tokens) = (dims.num_heads, new.iter().sum());
         let batch = self.batch(cached, new)?;
         let [rows, cols] = dims.kv_b_shape();
@@ -417,7 +432,8 @@ impl<D: Device> Launches<D> {
     /// # Errors
     /// As the device's.
     pub fn decode_plan(&mut self, cached: &Cached, steps: usize) -> Result {
-        let (dims, cache, softmax_scale, tokens) = (DIMS, cached.cache, 0.3, cached.lens.len());
+        let (dims, cache, softmax_scale, tokens) =
+            (self.dims, cached.cache, 0.3, cached.lens.len());
         let heads = dims.num_heads;
         let batch = self.batch(cached, &vec![1; tokens])?;
         let [rows, cols] = dims.kv_b_shape();

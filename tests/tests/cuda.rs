@@ -4,27 +4,26 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use tessera_kernels::formats::{Format, KvFormat, format, kv_format};
+use tessera_kernels::formats::{FORMATS, Format, KvFormat, format, kv_format};
 use tessera_kernels::launch::{BufferId, Launch, RowView};
 use tessera_kernels::ops::gather::GatherRows;
+use tessera_kernels::ops::mla_prefill::MlaDims;
 use tessera_runtime::device::{
     CpuDevice, CudaDevice, CudaError, Device, DeviceError, KernelBundle, PlanKey,
 };
 use tessera_tests::kernels::write_bundle;
-use tessera_tests::launches::{Launches, Outputs};
+use tessera_tests::launches::{LARGE, Launches, Outputs, SMALL};
 use tessera_tests::stand_in::Program;
 
 const PROGRAM: Program = Program { tmp: env!("CARGO_TARGET_TMPDIR") };
-
-/// Formats that kernels of these tests are for.
-const FORMATS: [&str; 5] = ["f32", "bf16", "e4m3", "int4-g32", "fp8-128x128"];
 
 /// Kernels of this source.
 fn bundle() -> Arc<KernelBundle> {
     static BUNDLE: OnceLock<Arc<KernelBundle>> = OnceLock::new();
     let bundle = BUNDLE.get_or_init(|| {
         let folder: PathBuf = PROGRAM.folder(&format!("kernels-{}", std::process::id()));
-        write_bundle(&folder, &FORMATS);
+        let formats: Vec<&str> = FORMATS.iter().map(|format| format.name).chain(["e4m3"]).collect();
+        write_bundle(&folder, &formats);
         KernelBundle::open(&folder).unwrap()
     });
     bundle.clone()
@@ -52,16 +51,21 @@ fn weight_launches<D: Device>(device: D, weights: &'static Format) -> Outputs {
 }
 
 /// Attention over a cache of sequences of these lengths, each with that many new tokens.
-fn attention_launches<D: Device>(
-    device: D,
-    (weights, kv): (&'static Format, &'static KvFormat),
-    lens: &[usize],
-    new: &[usize],
-) -> Outputs {
-    let mut launches = Launches::new(device, weights);
-    let cached = launches.cache(kv, lens).unwrap();
-    launches.attention_ops(&cached, new).unwrap();
-    launches.into_outputs()
+#[derive(Debug, Clone, Copy)]
+struct Attend<'a> {
+    dims: MlaDims,
+    kv: &'static KvFormat,
+    lens: &'a [usize],
+    new: &'a [usize],
+}
+
+impl Attend<'_> {
+    fn on<D: Device>(self, device: D) -> Outputs {
+        let mut launches = Launches::new(device, weights("bf16")).with_dims(self.dims);
+        let cached = launches.cache(self.kv, self.lens).unwrap();
+        launches.attention_ops(&cached, self.new).unwrap();
+        launches.into_outputs()
+    }
 }
 
 /// Launches that check and convert pages.
@@ -106,9 +110,8 @@ fn generated_kernels_agree_with_references() {
     }
     for kv in ["f32", "bf16", "fp8_e4m3"].map(kv) {
         check_same(&page_launches(cpu(), kv), &page_launches(reference(), kv), 2e-4);
-        let attend =
-            |device| attention_launches(device, (weights("bf16"), kv), &[5, 40, 600], &[1, 3, 2]);
-        check_same(&attend(cpu()), &attend(reference()), 2e-4);
+        let attend = Attend { dims: SMALL, kv, lens: &[5, 40, 600], new: &[1, 3, 2] };
+        check_same(&attend.on(cpu()), &attend.on(reference()), 2e-4);
     }
 }
 
@@ -125,7 +128,7 @@ fn launches_over_rows() {
 #[test]
 fn launches_with_weights() {
     PROGRAM.stand_in("launches_with_weights", &[], || {
-        for weights in ["f32", "bf16", "int4-g32", "fp8-128x128"].map(weights) {
+        for weights in FORMATS.iter().copied() {
             let want = weight_launches(CpuDevice::reference(), weights);
             check_same(&weight_launches(cuda(0), weights), &want, 1e-3);
         }
@@ -146,10 +149,18 @@ fn launches_over_pages() {
 fn launches_of_attention() {
     PROGRAM.stand_in("launches_of_attention", &[], || {
         for kv in ["f32", "bf16", "fp8_e4m3"].map(kv) {
-            let (formats, lens, new) = ((weights("bf16"), kv), [5, 40, 600], [1, 3, 2]);
-            let want = attention_launches(CpuDevice::reference(), formats, &lens, &new);
-            check_same(&attention_launches(cuda(0), formats, &lens, &new), &want, 1e-3);
+            let attend = Attend { dims: SMALL, kv, lens: &[5, 40, 600], new: &[1, 3, 2] };
+            check_same(&attend.on(cuda(0)), &attend.on(CpuDevice::reference()), 1e-3);
         }
+    });
+}
+
+#[test]
+fn attention_of_large_heads() {
+    PROGRAM.stand_in("attention_of_large_heads", &[], || {
+        let kv = kv("fp8_e4m3");
+        let attend = Attend { dims: LARGE, kv, lens: &[70, 3], new: &[1, 2] };
+        check_same(&attend.on(cuda(0)), &attend.on(CpuDevice::reference()), 2e-3);
     });
 }
 
@@ -157,9 +168,8 @@ fn launches_of_attention() {
 #[test]
 fn attention_over_long_contexts() {
     PROGRAM.stand_in("attention_over_long_contexts", &[], || {
-        let (formats, lens, new) = ((weights("bf16"), kv("bf16")), [4200, 30], [2, 1]);
-        let want = attention_launches(CpuDevice::reference(), formats, &lens, &new);
-        check_same(&attention_launches(cuda(0), formats, &lens, &new), &want, 1e-3);
+        let attend = Attend { dims: SMALL, kv: kv("bf16"), lens: &[4200, 30], new: &[2, 1] };
+        check_same(&attend.on(cuda(0)), &attend.on(CpuDevice::reference()), 1e-3);
     });
 }
 
@@ -267,6 +277,31 @@ fn a_device_number_past_the_last_is_refused() {
         assert_eq!(cuda_error(error), CudaError::NoDevice { ordinal: 2, count: 2 });
         let error = cuda_error(CudaDevice::new(1, &bundle).map(|_| ()));
         assert!(matches!(error, CudaError::Target { major: 10, minor: 0, .. }), "{error:?}");
+    });
+}
+
+/// More than the pinned memory holds, with copies that the driver does as late as it may.
+#[test]
+fn large_buffers_come_back_as_they_went() {
+    let name = "large_buffers_come_back_as_they_went";
+    PROGRAM.stand_in(name, &[("LATENCY", "60"), ("SCHEDULE", "latest")], || {
+        let mut device = cuda(0);
+        let lens = [(1 << 20) + 3, 1, 6 << 20, 17];
+        let ids = lens.map(|len| device.alloc_u32(len).unwrap());
+        let numbers = |seed: u32, len: usize| -> Vec<u32> {
+            (0u32..).take(len).map(|i| i.wrapping_mul(seed)).collect()
+        };
+        for (seed, (&id, len)) in (1..).zip(ids.iter().zip(lens)) {
+            let mut values = numbers(seed, len);
+            device.write_u32(id, &values).unwrap();
+            // What was given away may change at once.
+            values.fill(0);
+        }
+        for (seed, (&id, len)) in (1..).zip(ids.iter().zip(lens)) {
+            let mut values = vec![0; len];
+            device.read_u32(id, &mut values).unwrap();
+            assert!(values == numbers(seed, len), "buffer {seed}");
+        }
     });
 }
 

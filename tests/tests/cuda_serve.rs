@@ -131,7 +131,9 @@ async fn answers(addr: SocketAddr) -> Vec<(String, Value)> {
 /// Several requests at once on two devices, one a pool: the tokens of the CPU.
 #[test]
 fn two_devices_answer_as_the_cpu_does() {
-    on_stand_in("two_devices_answer_as_the_cpu_does", &[("DEVICES", "2")], || async {
+    // Work on the devices is done as late as the driver may do it.
+    let settings = [("DEVICES", "2"), ("LATENCY", "40"), ("SCHEDULE", "latest")];
+    on_stand_in("two_devices_answer_as_the_cpu_does", &settings, || async {
         let formats = ["f32", "bf16"];
         let flags = [&BF16[..], &["--decode-device", "1"]].concat();
         let args = args(&formats, &flags);

@@ -3,6 +3,7 @@
 //! It depends on none of the other crates: what needs them is a binary of `tessera-tests` that
 //! this one builds and runs.
 
+mod device_check;
 mod tidy;
 mod tracking;
 
@@ -19,6 +20,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   accuracy [OPTIONS]       tiny-kimi's evaluation sets through HTTP, per format
   kernel [NAME [OPTIONS]]  kernels: variants, what each line became, values of its tiles
   build-kernels [OPTIONS]  PTX of every kernel, assembled and measured; needs no GPU
+  device-check [OPTIONS]   all kernels on a GPU, or on the stand-in driver: right, as recorded,
+                           how fast; --pack makes the folder to carry and runs nothing
   probe-isa                which targets the assembler takes each instruction for
   bench concurrency        BF16 against FP8 cache, 1 to 64 concurrent requests
   bench integrity          page-tag check on against off, paired
@@ -46,6 +49,7 @@ fn main() -> Result<()> {
         ["accuracy", rest @ ..] => served_tool("accuracy", rest),
         ["kernel", rest @ ..] => kernel(rest),
         ["build-kernels", rest @ ..] => gpu_kernels("build-kernels", rest),
+        ["device-check", rest @ ..] => device_check::run(&root(), rest),
         ["probe-isa", rest @ ..] => gpu_kernels("probe-isa", rest),
         ["bench", "concurrency", rest @ ..] => tool("bench_concurrency", rest),
         ["bench", "integrity", rest @ ..] => tool("bench_integrity", rest),

@@ -47,9 +47,11 @@ impl Agents {
         agent < self.warps
     }
 
-    /// Agents up to this one use the generic proxy.
-    pub(crate) fn generic(self) -> usize {
-        2 * self.warps
+    /// Agents up to this one need a proxy fence before the asynchronous proxy sees their writes.
+    /// By the manual `cp.async` copies need it, too; but CUTLASS and Triton let `wgmma` read what
+    /// they wrote without one, so hardware must keep to that, and it is no fault here.
+    pub(crate) fn fenced(self) -> usize {
+        self.warps
     }
 
     /// The warp that an agent works for, if it is one warp's.

@@ -8,6 +8,8 @@ use crate::written::Written;
 pub(crate) const GLOBAL_BASE: u64 = 0x7000_0000_0000;
 /// Bytes between allocations, so that running past one does not end in another.
 const GAP: u64 = 0x1_0000;
+/// Pages of records, of 12 KiB each, that are kept from one launch to the next.
+const MOST_PAGES: usize = 4096;
 /// Bytes that share a page of records.
 const PAGE: usize = 1024;
 
@@ -93,6 +95,21 @@ pub(crate) struct GlobalMemory {
 impl GlobalMemory {
     pub(crate) fn new(limit: u64) -> GlobalMemory {
         GlobalMemory { blocks: Vec::new(), next: GLOBAL_BASE, used: 0, limit, last: 0 }
+    }
+
+    /// Forgets who touched what, if that takes much memory, or if stamps are to begin anew.
+    pub(crate) fn forget(&mut self, all: bool) {
+        if !all && self.count_pages() < MOST_PAGES {
+            return;
+        }
+        for block in &mut self.blocks {
+            block.pages.iter_mut().for_each(|page| *page = None);
+        }
+    }
+
+    fn count_pages(&self) -> usize {
+        let pages = self.blocks.iter().flat_map(|block| &block.pages);
+        pages.filter(|page| page.is_some()).count()
     }
 
     pub(crate) fn free_bytes(&self) -> u64 {

@@ -32,7 +32,7 @@ pub struct Config {
     pub max_instructions: u64,
     /// CTAs that run side by side; more lets CTAs wait for each other.
     pub resident_ctas: u32,
-    /// Whether reading memory that was never written is a fault. Registers always are checked.
+    /// Whether reading memory, or a register, that was never written is a fault.
     pub check_uninitialised: bool,
 }
 
@@ -200,6 +200,12 @@ impl Machine {
             consts[index as usize] = [self.variables[&(module.id, variable)]; 32];
         }
         self.launches += 1;
+        // Stamps have 32 bits; a launch that alone needs half of them would take days.
+        let full = self.clock > u32::MAX / 2;
+        self.memory.forget(full);
+        if full {
+            self.clock = 1;
+        }
         let setup = exec::Setup {
             module,
             entry: program,

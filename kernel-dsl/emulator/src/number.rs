@@ -88,20 +88,17 @@ impl Format {
 
     /// The value of a code.
     pub(crate) fn decode(self, code: u64) -> f64 {
+        if self == F32 {
+            return f64::from(f32_of(code));
+        }
         let magnitude = code & (self.sign_bit() - 1);
-        let negative = code & self.sign_bit() != 0;
-        let sign = if negative { -1.0 } else { 1.0 };
+        let sign = if code & self.sign_bit() == 0 { 1.0 } else { -1.0 };
         if self.specials != Specials::Finite && magnitude >= self.infinity() {
             let infinite = self.specials == Specials::Ieee && magnitude == self.infinity();
             return if infinite { sign * f64::INFINITY } else { f64::NAN };
         }
-        let field = (magnitude >> self.mantissa) as i32;
-        let fraction = magnitude & ((1 << self.mantissa) - 1);
-        let (significand, exponent) = match field {
-            0 => (fraction, 1),
-            _ => (fraction | (1 << self.mantissa), field),
-        };
-        sign * significand as f64 * power(exponent - self.bias - self.mantissa as i32)
+        // With the exponent's field where an f64 has its own, subnormal codes are right, too.
+        sign * f64::from_bits(magnitude << (52 - self.mantissa)) * power(1023 - self.bias)
     }
 
     /// The code of a value. `saturate` keeps what is too large, infinities too, finite.

@@ -107,6 +107,7 @@ impl<'a> Parser<'a> {
                 ".shared" => self.shared_variable()?,
                 ".global" => self.variable(false)?,
                 ".const" => self.variable(true)?,
+                ".section" => self.section()?,
                 ".entry" => self.entry()?,
                 other => {
                     return Err(ParseError {
@@ -114,6 +115,22 @@ impl<'a> Parser<'a> {
                         message: format!("directive `{other}` is not known"),
                     });
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a debugger reads: nothing of it changes what is executed.
+    fn section(&mut self) -> Result<(), ParseError> {
+        self.cursor.word()?;
+        self.cursor.expect('{')?;
+        let mut depth = 1;
+        while depth > 0 {
+            match self.cursor.next() {
+                Some(Token::Mark('{')) => depth += 1,
+                Some(Token::Mark('}')) => depth -= 1,
+                Some(_) => {}
+                None => return self.cursor.error("a section without an end"),
             }
         }
         Ok(())

@@ -42,8 +42,8 @@ const ZERO_EXPONENT: i32 = -126;
 /// A factor or an addend, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Term {
-    /// With its sign; as many bits of it as the format's mantissa has lie behind the point.
-    significand: i32,
+    /// -1, 0 or 1.
+    sign: i32,
     exponent: i32,
     special: Special,
 }
@@ -56,43 +56,38 @@ enum Special {
     Nan,
 }
 
-impl Term {
-    /// The number it is, if it is finite.
-    fn value(&self, mantissa: u32) -> f64 {
-        f64::from(self.significand) * power(self.exponent - mantissa as i32)
+/// Takes a code apart.
+fn term(format: Format, code: u64) -> Term {
+    let sign = if code >> (format.bits() - 1) & 1 == 1 { -1 } else { 1 };
+    let magnitude = code & ((1 << (format.bits() - 1)) - 1);
+    let least = least_special(format);
+    let infinite = format.specials == Specials::Ieee && magnitude == least;
+    let special = match magnitude {
+        _ if infinite => Special::Infinite,
+        magnitude if magnitude >= least => Special::Nan,
+        _ => Special::Finite,
+    };
+    let field = (magnitude >> format.mantissa) as i32;
+    match magnitude {
+        0 => Term { sign: 0, exponent: ZERO_EXPONENT, special },
+        _ => Term { sign, exponent: field.max(1) - format.bias, special },
     }
 }
 
-/// Takes a code apart.
-fn term(format: Format, code: u64) -> Term {
-    let negative = code >> (format.bits() - 1) & 1 == 1;
-    let field = (code & format.exponent_mask()) >> format.mantissa;
-    let fraction = code & ((1 << format.mantissa) - 1);
-    let top = format.exponent_mask() >> format.mantissa;
-    if format.specials == Specials::Ieee && field == top {
-        let special = if fraction == 0 { Special::Infinite } else { Special::Nan };
-        return Term { significand: if negative { -1 } else { 1 }, exponent: 0, special };
+/// The least magnitude that is no number, if a format has one.
+fn least_special(format: Format) -> u64 {
+    match format.specials {
+        Specials::Ieee => format.exponent_mask(),
+        Specials::NanOnly => format.nan(),
+        Specials::Finite => u64::MAX,
     }
-    let all_ones = code & (format.nan()) == format.nan();
-    if format.specials == Specials::NanOnly && all_ones {
-        return Term { significand: 1, exponent: 0, special: Special::Nan };
-    }
-    let magnitude = match field {
-        0 => fraction,
-        _ => fraction | 1 << format.mantissa,
-    } as i32;
-    let exponent = match magnitude {
-        0 => ZERO_EXPONENT,
-        _ => (field.max(1)) as i32 - format.bias,
-    };
-    let significand = if negative { -magnitude } else { magnitude };
-    Term { significand, exponent, special: Special::Finite }
 }
 
 /// The rows of A or the columns of B, taken apart.
 pub(crate) struct Factors {
+    format: Format,
     depth: usize,
-    terms: Vec<Term>,
+    codes: Vec<u64>,
     values: Vec<f64>,
     exponents: Vec<i32>,
     finite: bool,
@@ -101,14 +96,31 @@ pub(crate) struct Factors {
 impl Factors {
     /// Takes codes apart, `depth` of them for each line.
     pub(crate) fn new(format: Format, depth: usize, codes: impl Iterator<Item = u64>) -> Factors {
-        let terms: Vec<Term> = codes.map(|code| term(format, code)).collect();
-        Factors {
+        let codes: Vec<u64> = codes.collect();
+        let sign = 1 << (format.bits() - 1);
+        let scale = power(1023 - format.bias);
+        let special = least_special(format);
+        let mut factors = Factors {
+            format,
             depth,
-            values: terms.iter().map(|term| term.value(format.mantissa)).collect(),
-            exponents: terms.iter().map(|term| term.exponent).collect(),
-            finite: terms.iter().all(|term| term.special == Special::Finite),
-            terms,
+            values: Vec::with_capacity(codes.len()),
+            exponents: Vec::with_capacity(codes.len()),
+            finite: true,
+            codes: Vec::new(),
+        };
+        for &code in &codes {
+            let magnitude = code & (sign - 1);
+            // With the exponent's field where an f64 has its own, subnormal ones are right, too.
+            let moved = magnitude << (52 - format.mantissa);
+            let negative = if code & sign == 0 { 0 } else { 1 << 63 };
+            factors.values.push(f64::from_bits(moved | negative) * scale);
+            let field = (magnitude >> format.mantissa) as i32;
+            let exponent = field.max(1).wrapping_sub(format.bias);
+            factors.exponents.push(if magnitude == 0 { ZERO_EXPONENT } else { exponent });
+            factors.finite &= magnitude < special;
         }
+        factors.codes = codes;
+        factors
     }
 
     fn range(&self, line: usize) -> std::ops::Range<usize> {
@@ -135,17 +147,17 @@ impl Infinities {
     fn product(&mut self, a: &Term, b: &Term) {
         let infinite = a.special == Special::Infinite || b.special == Special::Infinite;
         let nan = a.special == Special::Nan || b.special == Special::Nan;
-        if nan || infinite && (a.significand == 0 || b.significand == 0) {
+        if nan || infinite && (a.sign == 0 || b.sign == 0) {
             self.nan = true;
         } else if infinite {
-            self.add((a.significand < 0) != (b.significand < 0));
+            self.add(a.sign != b.sign);
         }
     }
 
     fn addend(&mut self, c: &Term) {
         match c.special {
             Special::Finite => {}
-            Special::Infinite => self.add(c.significand < 0),
+            Special::Infinite => self.add(c.sign < 0),
             Special::Nan => self.nan = true,
         }
     }
@@ -172,6 +184,29 @@ fn largest_exponent(a: &[i32], b: &[i32], addend: i32) -> i32 {
     largest
 }
 
+/// Cuts a number off towards zero, if it is smaller than 2^51.
+fn cut(value: f64) -> f64 {
+    // Beside this number an f64 has no bits behind the point.
+    const WHOLE: f64 = (1u64 << 52) as f64;
+    let magnitude = value.abs();
+    let nearest = magnitude + WHOLE - WHOLE;
+    let below = if nearest > magnitude { nearest - 1.0 } else { nearest };
+    below.copysign(value)
+}
+
+/// The sum of products, each scaled and cut off. The terms are integers, so that their order does
+/// not matter.
+fn sum_cut(a: &[f64], b: &[f64], scale: f64) -> f64 {
+    let mut sums = [0.0; 4];
+    for (a, b) in a.chunks_exact(4).zip(b.chunks_exact(4)) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += cut(a * b * scale);
+        }
+    }
+    let rest = a.chunks_exact(4).remainder().iter().zip(b.chunks_exact(4).remainder());
+    rest.map(|(a, b)| cut(a * b * scale)).sum::<f64>() + sums.iter().sum::<f64>()
+}
+
 /// The code of `c` plus the product of a row of A and a column of B.
 pub(crate) fn dot(
     model: Model,
@@ -183,26 +218,24 @@ pub(crate) fn dot(
         Rounded::F32 | Rounded::Short => F32,
         Rounded::F16 => F16,
     };
-    let c = term(addend, c);
+    let (c_code, c) = (c, term(addend, c));
     let (row, column) = (a.range(row), b.range(column));
     if !a.finite || !b.finite || c.special != Special::Finite {
         let mut infinities = Infinities::default();
         infinities.addend(&c);
-        let pairs = a.terms[row.clone()].iter().zip(&b.terms[column.clone()]);
-        pairs.for_each(|(a, b)| infinities.product(a, b));
+        for (&one, &other) in a.codes[row.clone()].iter().zip(&b.codes[column.clone()]) {
+            infinities.product(&term(a.format, one), &term(b.format, other));
+        }
         if let Some(code) = infinities.result(format) {
             return code;
         }
     }
     let (ea, eb) = (&a.exponents[row.clone()], &b.exponents[column.clone()]);
     let largest = largest_exponent(ea, eb, c.exponent);
-    // Products are exact in f64 and so is their alignment; the cast cuts off towards zero.
+    // Products are exact in f64, and so is their alignment.
     let scale = power(model.fraction - largest);
-    let aligned = |value: f64| i64::from((value * scale) as i32);
-    let mut sum = aligned(c.value(addend.mantissa));
-    for (a, b) in a.values[row].iter().zip(&b.values[column]) {
-        sum = sum.wrapping_add(aligned(a * b));
-    }
+    let addend = cut(addend.decode(c_code) * scale);
+    let sum = (sum_cut(&a.values[row], &b.values[column], scale) + addend) as i64;
     let code = round(format, sum, largest - model.fraction);
     if model.result == Rounded::Short { shorten(code) } else { code }
 }

@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::{Bench, SCHEDULES, module};
-use tessera_emulator::{FaultKind, Module, Schedule};
+use tessera_emulator::{Class, FaultKind, Module, Schedule};
 
 #[test]
 fn adds_vectors_and_counts() {
@@ -24,6 +24,11 @@ fn adds_vectors_and_counts() {
         assert_eq!(profile.total.global_bytes, 12_000);
         assert_eq!(profile.total.global_sectors, 375);
         assert!((profile.total.coalescing() - 1.0).abs() < 1e-9);
+        assert_eq!(profile.classes[&Class::Global], 3 * 32);
+        // 1000 threads are 32 warps, the last of which has eight lanes that take part.
+        assert_eq!(profile.classes[&Class::Float], 32);
+        let float = profile.lines.iter().map(|line| line.counts.lane_instructions).sum::<u64>();
+        assert_eq!(float, profile.total.lane_instructions);
         let line = &profile.lines[1];
         assert_eq!(line.source, Some(("basics.rs".to_owned(), 11)));
     }
@@ -40,6 +45,21 @@ fn sums_through_shuffles_and_shared_memory() {
         let want: Vec<u32> = input.chunks(256).map(|chunk| chunk.iter().sum()).collect();
         assert_eq!(bench.read::<u32>(pout, 4), want);
         assert_eq!(profile.total.barriers, 4 * 8);
+    }
+}
+
+/// A load whose lanes are some bytes apart; each apart has its own conflicts and sectors.
+#[test]
+fn strides_cost_passes_and_sectors() {
+    let module = module("basics.ptx");
+    for (stride, conflicts, sectors) in [(4, 0, 4), (8, 1, 8), (32, 7, 32), (128, 31, 32)] {
+        let mut bench = Bench::new(Schedule::Earliest);
+        let buffer = bench.buffer(&[1u32; 1024]);
+        let params = [buffer, stride];
+        let profile = bench.launch(&module, "stride", (1, 32, 4096), &params).unwrap();
+        assert_eq!(profile.total.shared_conflicts, conflicts, "{stride}");
+        assert_eq!(profile.total.global_sectors, sectors, "{stride}");
+        assert_eq!((profile.total.global_bytes, profile.total.shared_bytes), (128, 128));
     }
 }
 
@@ -110,5 +130,5 @@ fn what_is_not_known_is_named() {
     check("ld.global.b32 %r1, %rd1;", "no address");
     check("add.s32 %r1, %r2;", "2 operands");
     check("mov.u32 %r1, %nosuch;", "%nosuch");
-    check(".section .debug;", ".section");
+    check(".branchtargets A;", ".branchtargets");
 }

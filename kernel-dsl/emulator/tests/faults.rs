@@ -43,7 +43,7 @@ use FaultKind::{
     Uninitialised, WrongSpace,
 };
 
-const PLANTS: [Plant; 35] = [
+const PLANTS: [Plant; 36] = [
     plant("misaligned", (2, Some(4)), Misaligned, "ld.global.u32"),
     plant("shared_as_global", (0, None), WrongSpace, "st.global.u32 [%l]"),
     plant("global_as_shared", (0, None), WrongSpace, "st.shared.u32 [%a]"),
@@ -66,6 +66,7 @@ const PLANTS: [Plant; 35] = [
     two(plant("proxies", (0, Some(1)), MissingProxyFence, "cp.async.bulk.global")),
     two(plant("store_not_waited", (0, Some(1)), MissingWait, "st.shared.u32 [%d], 5")),
     grid(plant("counters", (0, Some(1)), GlobalRace, "global.u32")),
+    two(plant("global_hand_over", (0, Some(1)), GlobalRace, "global.u32")),
     grid(plant("neighbours", (0, Some(128)), GlobalRace, "st.global.u32")),
     grid(plant("last_block", (0, Some(1)), GlobalRace, "ld.global.u32")),
     two(plant("divergent_barrier", (40, Some(64)), DivergentBarrier, "bar.sync")),

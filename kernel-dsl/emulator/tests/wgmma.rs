@@ -60,7 +60,7 @@ impl Layout {
         }
         let chunk = chunk + self.skip / 16;
         // A row of 128 bytes has its chunks exchanged by the row's number, two of 64 by half of it.
-        let turned = chunk % in_row ^ (row % 8) / (8 / in_row);
+        let turned = (chunk % in_row) ^ (row % 8 / (8 / in_row));
         let outer = if self.transposed { chunk / in_row * leading } else { 0 };
         outer + row / 8 * stride + row % 8 * self.pitch + turned * 16 + inside
     }

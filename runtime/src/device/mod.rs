@@ -13,7 +13,10 @@ mod perform;
 mod reference;
 
 pub use cpu::CpuDevice;
-pub use cuda::{CudaDevice, CudaError, KernelBundle, UploadHook};
+pub use cuda::{
+    CudaDevice, CudaError, DeviceFacts, DeviceMemory, KernelBundle, Launcher, LoadedKernel,
+    UploadHook,
+};
 pub use tessera_kernels::launch::CacheSpec;
 
 use std::fmt::Debug;

@@ -4,9 +4,11 @@ use super::info::PoolMetrics;
 use crate::cache::{NoopTracker, PageCounts, PageId, PagePool, PageTag, PageTracker};
 use crate::device::{Device, DeviceError};
 use crate::model::{Forward, SeqInput};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tessera_kernels::formats::KvFormat;
 use tessera_kernels::ops::page_digest::DigestKey;
+use tessera_kernels::ops::sample::{SampleParams, SampleRow};
 
 use crate::cache::LeaseId;
 
@@ -32,7 +34,10 @@ pub(super) fn warm_up<D: Device>(
         (0..num_pages).try_for_each(|page| forward.set_page_scales(PageId(page), scales))?;
     }
     let pages = [PageId(0)];
-    let input = SeqInput { tokens: &[0], start: 0, pages: &pages, ledger: &(), sample: None };
+    let params = SampleParams { temperature: 0.0, ..SampleParams::default() };
+    let (params, tokens) = (Arc::new(params), Arc::from([]));
+    let sample = Some(SampleRow { params, position: 1, tokens, prompt_len: 1 });
+    let input = SeqInput { tokens: &[0], start: 0, pages: &pages, ledger: &(), sample };
     forward.step::<NoopTracker>(&[input])?;
     forward.clear_page(PageId(0))
 }

@@ -15,6 +15,7 @@ pub mod explain;
 pub mod floor;
 pub mod gpu;
 pub mod matrix;
+pub mod place;
 pub mod source;
 pub mod terminal;
 pub mod trace;

@@ -287,12 +287,24 @@ impl<'b, 'a> Call<'b, 'a> {
 
     /// An address operand.
     pub(crate) fn address(&mut self, index: usize) -> Result<Address, ParseError> {
-        let Arg::Address { base, offset, coordinates } = self.arg(index)? else {
-            return self.error(format!("operand {} is no address", index + 1));
-        };
+        let (address, coordinates) = self.tensor(index)?;
         if !coordinates.is_empty() {
             return self.error("coordinates are not known here");
         }
+        Ok(address)
+    }
+
+    /// An address operand with coordinates in a tensor.
+    pub(crate) fn tensor(&mut self, index: usize) -> Result<(Address, Vec<Src>), ParseError> {
+        let Arg::Address { base, offset, coordinates } = self.arg(index)? else {
+            return self.error(format!("operand {} is no address", index + 1));
+        };
+        let coordinates = match coordinates.as_slice() {
+            [Arg::Vector(parts)] => parts.clone(),
+            _ => coordinates,
+        };
+        let coordinates: Result<Vec<Src>, ParseError> =
+            coordinates.iter().map(|arg| self.value(arg, Ty::Signed(32), Width::Exact)).collect();
         let base = match *base {
             Arg::Word(name) => {
                 let ty = match self.symbol(name)? {
@@ -303,7 +315,7 @@ impl<'b, 'a> Call<'b, 'a> {
             }
             ref other => self.value(other, Ty::Bits(64), Width::Exact)?,
         };
-        Ok(Address { base, offset })
+        Ok((Address { base, offset }, coordinates?))
     }
 
     pub(crate) fn special(&mut self, index: usize) -> Option<Special> {

@@ -335,12 +335,16 @@ fn packs(call: &mut Call<'_, '_>, flags: Flags, (to, from): (Ty, Ty)) -> Decoded
     let dst = call.wide_dst(0, to, Width::AtLeast)?.0;
     call.finish()?;
     let from_bits = half_bits(origin);
+    let one = move |code: u64| encode_half(target, flags, decode_half(origin, code));
+    if from_bits <= 8 {
+        // Few codes: their results are found once.
+        let all: Vec<u64> = (0..1 << from_bits).map(one).collect();
+        let at = move |code: u64| all[(code & low_mask(from_bits)) as usize];
+        let f = map1(move |a| at(a >> from_bits) << bits | at(a));
+        return Ok((Op::Compute { f, dst, src: [src; 3], count: 1 }, Class::Convert));
+    }
     let f = move |a: u64| {
-        let half = |shift: u32| {
-            let code = (a >> shift) & low_mask(from_bits);
-            encode_half(target, flags, decode_half(origin, code))
-        };
-        half(from_bits) << bits | half(0)
+        one(a >> from_bits & low_mask(from_bits)) << bits | one(a & low_mask(from_bits))
     };
     Ok((Op::Compute { f: map1(f), dst, src: [src; 3], count: 1 }, Class::Convert))
 }

@@ -5,7 +5,7 @@ use super::lanes::Decoded;
 use super::memory::hints;
 use crate::ParseError;
 use crate::program::{
-    AsyncCopy, BulkCopy, Class, CopyLimit, Mbarrier, MbarrierOp, Op, Queue, Space,
+    AsyncCopy, BulkCopy, Class, CopyLimit, Mbarrier, MbarrierOp, Op, Queue, Space, TensorCopy,
 };
 use crate::syntax::Arg;
 use crate::types::Ty;
@@ -102,6 +102,53 @@ fn copy(call: &mut Call<'_, '_>) -> Decoded {
     Ok((Op::AsyncCopy(Box::new(AsyncCopy { dst, src, bytes, limit })), Class::Copy))
 }
 
+fn dimensions(name: &str) -> Option<usize> {
+    let count = name.strip_suffix('d')?.parse().ok()?;
+    (1..=5).contains(&count).then_some(count)
+}
+
+/// `cp.async.bulk.tensor`
+fn tensor_copy(call: &mut Call<'_, '_>) -> Decoded {
+    let Some(rank) = call.pick(dimensions) else {
+        return call.error("the number of dimensions is missing");
+    };
+    let Some(inwards) = direction(call) else {
+        return call.error("copies go between global and shared memory");
+    };
+    call.has("tile");
+    let how = if inwards { "mbarrier::complete_tx::bytes" } else { "bulk_group" };
+    if !call.has(how) {
+        return call.error("how it completes is missing");
+    }
+    let multicast = inwards && call.has("multicast::cluster");
+    let policy = call.has("L2::cache_hint");
+    let expected = 2 + usize::from(inwards) + usize::from(multicast) + usize::from(policy);
+    call.count(expected..=expected)?;
+    let (map, coordinates) = call.tensor(usize::from(inwards))?;
+    if coordinates.len() != rank {
+        return call.error(format!("{} coordinates, expected {rank}", coordinates.len()));
+    }
+    let shared = call.address(usize::from(!inwards))?;
+    let barrier = if inwards { Some(call.address(2)?) } else { None };
+    if multicast {
+        // The only CTA of a cluster is the one that asks.
+        call.src(3, Ty::Bits(16))?;
+    }
+    call.finish()?;
+    Ok((Op::TensorCopy(Box::new(TensorCopy { shared, map, coordinates, barrier })), Class::Copy))
+}
+
+/// Whether a bulk copy goes into shared memory, or out of it.
+fn direction(call: &mut Call<'_, '_>) -> Option<bool> {
+    let inwards = call.pick(|name| match name {
+        "shared::cluster" | "shared::cta" => Some(true),
+        "global" => Some(false),
+        _ => None,
+    })?;
+    let other = if inwards { "global" } else { "shared::cta" };
+    call.has(other).then_some(inwards)
+}
+
 fn bulk(call: &mut Call<'_, '_>) -> Decoded {
     if call.has("commit_group") {
         return plain(call, Op::CommitGroup { queue: Queue::Bulk });
@@ -109,28 +156,22 @@ fn bulk(call: &mut Call<'_, '_>) -> Decoded {
     if call.has("wait_group") {
         return wait(call, Queue::Bulk);
     }
-    if call.has("tensor") {
-        return call.error("copies of tensors are not known");
+    let tensor = call.has("tensor");
+    if tensor && !call.has("prefetch") {
+        return tensor_copy(call);
     }
-    if call.has("prefetch") {
-        call.has("L2");
-        call.has("global");
+    if tensor || call.has("prefetch") {
+        call.pick(dimensions);
+        for name in ["L2", "global", "tile"] {
+            call.has(name);
+        }
         hints(call);
-        call.address(0)?;
+        call.tensor(0)?;
         call.finish()?;
         return Ok((Op::Nop, Class::Copy));
     }
-    let inwards = call.pick(|name| match name {
-        "shared::cluster" | "shared::cta" => Some(true),
-        "global" => Some(false),
-        _ => None,
-    });
-    let from =
-        call.pick(|name| matches!(name, "global" | "shared::cta").then_some(name == "global"));
-    let inwards = match (inwards, from) {
-        (Some(true), Some(true)) => true,
-        (Some(false), Some(false)) => false,
-        _ => return call.error("copies go between global and shared memory"),
+    let Some(inwards) = direction(call) else {
+        return call.error("copies go between global and shared memory");
     };
     let completes = match inwards {
         true => call.has("mbarrier::complete_tx::bytes"),

@@ -1,30 +1,14 @@
-//! Loads, stores and atomic operations of a warp's lanes.
+//! Loads and stores of a warp's lanes.
 
+use super::atomic::{observe, publish};
 use super::cta::{Cta, Warp};
-use super::ordering::{self, Toucher};
-use super::shared::{Agent, SharedMemory};
+use super::reach::{Reach, Who, reach, uninitialised};
+use super::space::{LOCAL_WINDOW, Location, SHARED_WINDOW, aligned, window};
 use super::{Trouble, World};
-use crate::body::{LOCAL_BASE, SHARED_BASE};
-use crate::clock::{Agents, Clock};
+use crate::body::LOCAL_BASE;
 use crate::fault::FaultKind;
-use crate::global::{GLOBAL_BASE, GlobalMemory, Miss};
-use crate::program::{Access, Lanes, Order, Reg, Space, Src, Update};
+use crate::program::{Access, Lanes, Order, Reg, Space, Src};
 use crate::types::{low_mask, sign_extend};
-
-/// Where shared memory stands among generic addresses.
-pub(super) const SHARED_WINDOW: u64 = 0x5000_0000_0000;
-/// Where local memory stands among generic addresses.
-pub(super) const LOCAL_WINDOW: u64 = 0x6000_0000_0000;
-const WINDOW_BYTES: u64 = 1 << 32;
-
-/// What an address means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Location {
-    Global(u64),
-    Shared(usize),
-    Local(usize),
-    Param(usize),
-}
 
 /// The lanes of a mask.
 pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
@@ -36,127 +20,6 @@ pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// How large the spaces are that an address may lie in.
-#[derive(Clone, Copy)]
-pub(super) struct Spaces {
-    pub(super) shared: u64,
-    pub(super) local: u64,
-    pub(super) param: u64,
-}
-
-fn window(address: u64, start: u64) -> Option<u64> {
-    let offset = address.wrapping_sub(start);
-    (offset < WINDOW_BYTES).then_some(offset)
-}
-
-/// What an address is called in messages.
-fn describe(address: u64) -> &'static str {
-    match address {
-        GLOBAL_BASE.. => "a global address",
-        _ if window(address, SHARED_WINDOW).is_some() => "a generic address of shared memory",
-        _ if window(address, LOCAL_WINDOW).is_some() => "a generic address of local memory",
-        0..SHARED_BASE => "next to null",
-        SHARED_BASE..WINDOW_BYTES => "an address inside a small space",
-        _ => "an address in no space",
-    }
-}
-
-impl Spaces {
-    fn inside(
-        (space, name): (Space, &str),
-        address: u64,
-        (base, size, bytes): (u64, u64, u64),
-    ) -> Result<usize, Trouble> {
-        let offset = address.wrapping_sub(base);
-        if offset < size && bytes <= size - offset {
-            return Ok(offset as usize);
-        }
-        let kind = match address {
-            0..WINDOW_BYTES => FaultKind::OutOfBounds,
-            _ => FaultKind::WrongSpace,
-        };
-        let what = describe(address);
-        Err(Trouble::new(
-            kind,
-            format!(
-                "{bytes} bytes at {name} address {address:#x}, which is {what}; {space:?} memory \
-                 has {size} bytes from {base:#x}"
-            ),
-        ))
-    }
-
-    pub(super) fn locate(
-        self,
-        space: Space,
-        address: u64,
-        bytes: u64,
-    ) -> Result<Location, Trouble> {
-        let shared = (SHARED_BASE, self.shared, bytes);
-        let local = (LOCAL_BASE, self.local, bytes);
-        match space {
-            Space::Param => {
-                let param = (0, self.param, bytes);
-                Self::inside((space, "param"), address, param).map(Location::Param)
-            }
-            Space::Shared => Self::inside((space, "shared"), address, shared).map(Location::Shared),
-            Space::Local => Self::inside((space, "local"), address, local).map(Location::Local),
-            Space::Global | Space::Const if address < GLOBAL_BASE => {
-                let kind = match address {
-                    0..SHARED_BASE => FaultKind::OutOfBounds,
-                    _ => FaultKind::WrongSpace,
-                };
-                let what = describe(address);
-                let message = format!("{bytes} bytes at global address {address:#x}: it is {what}");
-                Err(Trouble::new(kind, message))
-            }
-            Space::Global | Space::Const => Ok(Location::Global(address)),
-            Space::Generic => {
-                if let Some(address) = window(address, SHARED_WINDOW) {
-                    return Self::inside((Space::Shared, "shared"), address, shared)
-                        .map(Location::Shared);
-                }
-                if let Some(address) = window(address, LOCAL_WINDOW) {
-                    return Self::inside((Space::Local, "local"), address, local)
-                        .map(Location::Local);
-                }
-                self.locate(Space::Global, address, bytes)
-            }
-        }
-    }
-}
-
-/// Finds a global range, or says what is there instead.
-pub(super) fn global(
-    memory: &mut GlobalMemory,
-    address: u64,
-    bytes: u64,
-) -> Result<(&mut crate::global::Block, usize), Trouble> {
-    memory.find(address, bytes).map_err(|miss| {
-        let (kind, what) = match miss {
-            Miss::Outside => (FaultKind::OutOfBounds, "outside every allocation".to_owned()),
-            Miss::PastEnd(base, len) => (
-                FaultKind::OutOfBounds,
-                format!(
-                    "{} bytes into the allocation at {base:#x}, which has {len}",
-                    address - base
-                ),
-            ),
-            Miss::Freed(base, len) => {
-                (FaultKind::Freed, format!("in {len} bytes at {base:#x} that were freed"))
-            }
-        };
-        Trouble::new(kind, format!("{bytes} bytes at global address {address:#x} are {what}"))
-    })
-}
-
-pub(super) fn aligned(address: u64, bytes: u64) -> Result<(), Trouble> {
-    if address.is_multiple_of(bytes) {
-        return Ok(());
-    }
-    let message = format!("address {address:#x} is no multiple of the access's {bytes} bytes");
-    Err(Trouble::new(FaultKind::Misaligned, message))
-}
-
 /// The addresses that lanes access.
 pub(super) fn addresses(warp: &Warp, access: &Access, consts: &[Lanes]) -> Lanes {
     let mut out = *warp.value(access.address.base, consts);
@@ -164,173 +27,6 @@ pub(super) fn addresses(warp: &Warp, access: &Access, consts: &[Lanes]) -> Lanes
         *address = address.wrapping_add_signed(access.address.offset);
     }
     out
-}
-
-/// The memory that an instruction of one warp reaches.
-pub(super) struct Reach<'m> {
-    pub(super) memory: &'m mut GlobalMemory,
-    pub(super) shared: &'m mut SharedMemory,
-    pub(super) spaces: Spaces,
-    pub(super) params: &'m [u8],
-    pub(super) agents: Agents,
-    pub(super) start: u32,
-    pub(super) check_uninitialised: bool,
-}
-
-/// Who accesses memory: a warp, or an engine that works for it.
-#[derive(Clone, Copy)]
-pub(super) struct Who<'c> {
-    pub(super) agent: usize,
-    pub(super) clock: &'c Clock,
-    /// What it knows of others' writes to shared memory.
-    pub(super) writes: &'c Clock,
-    pub(super) strong: bool,
-    pub(super) pc: u32,
-}
-
-impl<'c> Who<'c> {
-    /// A warp that makes plain accesses.
-    pub(super) fn weak(issue: Issue, clock: &'c Clock) -> Who<'c> {
-        Who { agent: issue.warp, clock, writes: clock, strong: false, pc: issue.pc }
-    }
-
-    pub(super) fn agent(&self) -> Agent<'c> {
-        Agent {
-            agent: self.agent,
-            stamp: self.clock.own[self.agent],
-            clock: self.clock,
-            writes: self.writes,
-            strong: self.strong,
-            pc: self.pc,
-        }
-    }
-
-    fn toucher(&self, (agents, start): (Agents, u32)) -> Toucher<'c> {
-        let Who { agent, clock, strong, pc, .. } = *self;
-        Toucher { clock, agents, agent, strong, pc, start }
-    }
-}
-
-fn uninitialised(space: &str, address: u64) -> Trouble {
-    let message = format!("{space} memory at {address:#x} is read before it was written");
-    Trouble::new(FaultKind::Uninitialised, message)
-}
-
-impl Reach<'_> {
-    /// Reads bytes from global or shared memory, with every check.
-    pub(super) fn read(
-        &mut self,
-        location: Location,
-        out: &mut [u8],
-        who: &Who<'_>,
-    ) -> Result<(), Trouble> {
-        let len = out.len();
-        match location {
-            Location::Global(address) => {
-                let (block, offset) = global(self.memory, address, len as u64)?;
-                if self.check_uninitialised && !block.is_written(offset, len) {
-                    return Err(uninitialised("global", address));
-                }
-                out.copy_from_slice(block.bytes(offset, len));
-                if block.read_only {
-                    return Ok(());
-                }
-                who.toucher((self.agents, self.start)).read(block, offset, len)
-            }
-            Location::Shared(offset) => {
-                self.shared.read(offset, len, &who.agent())?;
-                if self.check_uninitialised && !self.shared.is_written(offset, len) {
-                    return Err(uninitialised("shared", SHARED_BASE + offset as u64));
-                }
-                out.copy_from_slice(&self.shared.bytes[offset..offset + len]);
-                Ok(())
-            }
-            Location::Param(offset) => {
-                out.copy_from_slice(&self.params[offset..offset + len]);
-                Ok(())
-            }
-            Location::Local(_) => {
-                Err(Trouble::new(FaultKind::WrongSpace, "local memory is not allowed here".into()))
-            }
-        }
-    }
-
-    /// Writes bytes to global or shared memory, with every check.
-    pub(super) fn write(
-        &mut self,
-        location: Location,
-        bytes: &[u8],
-        who: &Who<'_>,
-    ) -> Result<(), Trouble> {
-        let len = bytes.len();
-        match location {
-            Location::Global(address) => {
-                let (block, offset) = global(self.memory, address, len as u64)?;
-                if block.read_only {
-                    let message = format!("constant memory at {address:#x} is written");
-                    return Err(Trouble::new(FaultKind::ReadOnly, message));
-                }
-                who.toucher((self.agents, self.start)).write(block, offset, len)?;
-                block.bytes_mut(offset, len).copy_from_slice(bytes);
-                block.mark_written(offset, len);
-                Ok(())
-            }
-            Location::Shared(offset) => {
-                self.shared.write(offset, len, &who.agent())?;
-                self.shared.bytes[offset..offset + len].copy_from_slice(bytes);
-                self.shared.mark_written(offset, len);
-                Ok(())
-            }
-            Location::Local(_) | Location::Param(_) => {
-                let message = "this space cannot be written here".to_owned();
-                Err(Trouble::new(FaultKind::WrongSpace, message))
-            }
-        }
-    }
-}
-
-/// How large the spaces of a CTA are.
-pub(super) fn spaces(world: &World<'_>, cta: &Cta) -> Spaces {
-    let setup = world.setup;
-    Spaces {
-        shared: cta.shared.len(),
-        local: u64::from(setup.entry.local_bytes),
-        param: setup.launch.params.len() as u64,
-    }
-}
-
-/// The memory that warp `index` reaches, and the warp.
-pub(super) fn reach<'m>(
-    world: &'m mut World<'_>,
-    cta: &'m mut Cta,
-    index: usize,
-) -> (Reach<'m>, &'m mut Warp) {
-    let spaces = spaces(world, cta);
-    let Cta { shared, warps, .. } = cta;
-    (reach_parts(world, shared, spaces), &mut warps[index])
-}
-
-/// The memory that an engine of a CTA reaches.
-pub(super) fn reach_all<'m>(world: &'m mut World<'_>, cta: &'m mut Cta) -> Reach<'m> {
-    let spaces = spaces(world, cta);
-    reach_parts(world, &mut cta.shared, spaces)
-}
-
-fn reach_parts<'m>(
-    world: &'m mut World<'_>,
-    shared: &'m mut SharedMemory,
-    spaces: Spaces,
-) -> Reach<'m> {
-    let setup = world.setup;
-    Reach {
-        memory: &mut *world.memory,
-        shared,
-        spaces,
-        params: setup.launch.params,
-        agents: Agents { warps: setup.warps() },
-        start: setup.start,
-        check_uninitialised: setup.config.check_uninitialised,
-    }
 }
 
 /// What an instruction does for which lanes.
@@ -597,89 +293,13 @@ fn conflict(
     Ok(())
 }
 
-/// An atomic operation's parts.
-pub(super) struct AtomicParts<'a> {
-    pub(super) f: &'a Update,
-    pub(super) dst: Option<&'a [Reg]>,
-    pub(super) src: &'a [[Src; 2]],
-}
-
-pub(super) fn atomic(
-    world: &mut World<'_>,
-    cta: &mut Cta,
-    issue: Issue,
-    access: &Access,
-    parts: &AtomicParts<'_>,
-) -> Result<(), Trouble> {
-    let consts = world.setup.consts;
-    let addresses = addresses(&cta.warps[issue.warp], access, consts);
-    let size = access.bytes as usize;
-    let total = size * parts.src.len();
-    count(world, issue, access.space, (&addresses, total));
-    observe(world, cta, issue, access, &addresses);
-    publish(world, cta, issue, access, &addresses);
-    let (mut reach, warp) = reach(world, cta, issue.warp);
-    for lane in lanes(issue.mask) {
-        let who = Who { strong: true, ..Who::weak(issue, &warp.clock) };
-        let address = addresses[lane];
-        aligned(address, total as u64).map_err(|t| t.lane(lane))?;
-        for (index, &[b, c]) in parts.src.iter().enumerate() {
-            let address = address + (index * size) as u64;
-            let location = reach.spaces.locate(access.space, address, size as u64);
-            let location = location.map_err(|t| t.lane(lane))?;
-            let mut bytes = [0; 8];
-            reach.read(location, &mut bytes[..size], &who).map_err(|t| t.lane(lane))?;
-            let old = u64::from_le_bytes(bytes);
-            let (b, c) = (warp.value(b, consts)[lane], warp.value(c, consts)[lane]);
-            let new = (parts.f)(old, b, c).to_le_bytes();
-            reach.write(location, &new[..size], &who).map_err(|t| t.lane(lane))?;
-            if let Some(dst) = parts.dst {
-                warp.registers[dst[index].0 as usize][lane] = old;
-            }
-        }
-    }
-    for dst in parts.dst.into_iter().flatten() {
-        warp.written[dst.0 as usize] |= issue.mask;
-    }
-    Ok(())
-}
-
-/// Whether lanes' addresses are of shared memory, and what to key them by.
-fn is_shared(space: Space, address: u64) -> bool {
-    space == Space::Shared || space == Space::Generic && window(address, SHARED_WINDOW).is_some()
-}
-
-/// One address has one key, generic or not.
-fn key(address: u64) -> u64 {
-    window(address, SHARED_WINDOW).unwrap_or(address)
-}
-
-fn observe(world: &mut World<'_>, cta: &mut Cta, issue: Issue, access: &Access, addresses: &Lanes) {
-    let warp = &mut cta.warps[issue.warp];
-    for lane in lanes(issue.mask) {
-        let address = addresses[lane];
-        let published = match is_shared(access.space, address) {
-            true => &cta.published,
-            false => &world.published,
-        };
-        ordering::observe(published, warp, access.order, key(address));
-    }
-}
-
-fn publish(world: &mut World<'_>, cta: &mut Cta, issue: Issue, access: &Access, addresses: &Lanes) {
-    let warp = &mut cta.warps[issue.warp];
-    for lane in lanes(issue.mask) {
-        let address = addresses[lane];
-        let published = match is_shared(access.space, address) {
-            true => &mut cta.published,
-            false => &mut world.published,
-        };
-        ordering::publish(published, warp, access.order, key(address));
-    }
-}
-
 /// Counts the sectors or the passes that an access takes.
-fn count(world: &mut World<'_>, issue: Issue, space: Space, (addresses, total): (&Lanes, usize)) {
+pub(super) fn count(
+    world: &mut World<'_>,
+    issue: Issue,
+    space: Space,
+    (addresses, total): (&Lanes, usize),
+) {
     let Some(first) = lanes(issue.mask).next() else { return };
     let counts = &mut world.counts[issue.pc as usize];
     let bytes = u64::from(issue.mask.count_ones()) * total as u64;
@@ -690,4 +310,9 @@ fn count(world: &mut World<'_>, issue: Issue, space: Space, (addresses, total): 
         counts.global_bytes += bytes;
         counts.global_sectors += super::traffic::sectors(issue.mask, addresses, total);
     }
+}
+
+/// Whether lanes' addresses are of shared memory, and what to key them by.
+pub(super) fn is_shared(space: Space, address: u64) -> bool {
+    space == Space::Shared || space == Space::Generic && window(address, SHARED_WINDOW).is_some()
 }

@@ -1,16 +1,19 @@
 //! Asynchronous copies: queued when they are issued, done when the schedule says so, at the latest
 //! when somebody waits for them.
 
-use super::access::{Issue, Location, Reach, Who, aligned, lanes, reach_all};
+use super::access::{Issue, lanes};
 use super::cta::Cta;
 use super::mbarrier;
+use super::reach::{Reach, Who, global, reach_all, spaces};
+use super::space::{Location, PARAM_WINDOW, aligned};
 use super::step::check;
+use super::tensor_map::{MAP_BYTES, Piece, TensorMap};
 use super::wgmma::{self, Multiply};
 use super::{Trouble, World, traffic};
 use crate::clock::Clock;
 use crate::fault::FaultKind;
 use crate::machine::Schedule;
-use crate::program::{Address, AsyncCopy, BulkCopy, CopyLimit, Lanes, Queue, Space};
+use crate::program::{Address, AsyncCopy, BulkCopy, CopyLimit, Lanes, Queue, Space, TensorCopy};
 
 /// Groups of one warp's copies of one kind.
 #[derive(Clone, Debug, Default)]
@@ -60,15 +63,12 @@ pub(super) enum Work {
         barrier: usize,
     },
     Inwards {
-        dst: usize,
-        src: u64,
+        pieces: Vec<Piece>,
         bytes: usize,
         barrier: usize,
     },
     Outwards {
-        dst: u64,
-        src: usize,
-        bytes: usize,
+        pieces: Vec<Piece>,
         data: Option<Vec<u8>>,
     },
     Multiply(Box<Multiply>),
@@ -135,7 +135,7 @@ fn addresses(
 }
 
 fn shared(world: &World<'_>, cta: &Cta, address: u64, bytes: usize) -> Result<usize, Trouble> {
-    let spaces = super::access::spaces(world, cta);
+    let spaces = spaces(world, cta);
     match spaces.locate(Space::Shared, address, bytes as u64)? {
         Location::Shared(offset) => Ok(offset),
         _ => Err(Trouble::new(FaultKind::WrongSpace, "not in shared memory".to_owned())),
@@ -228,27 +228,97 @@ pub(super) fn issue_bulk(
             for value in [dst, src, bytes as u64] {
                 aligned(value, 16)?;
             }
-            match &barriers {
-                Some(barriers) => {
-                    aligned(barriers[lane], 8)?;
-                    let barrier = shared(world, cta, barriers[lane], 8)?;
-                    let dst = shared(world, cta, dst, bytes)?;
-                    Ok(Work::Inwards { dst, src, bytes, barrier })
-                }
-                None => {
-                    let src = shared(world, cta, src, bytes)?;
-                    Ok(Work::Outwards { dst, src, bytes, data: None })
-                }
-            }
+            let (inside, outside) = if barriers.is_some() { (dst, src) } else { (src, dst) };
+            let offset = shared(world, cta, inside, bytes)?;
+            let piece = |at: usize| Piece {
+                shared: offset + at,
+                global: Some(outside + at as u64),
+                bytes: 16,
+            };
+            let pieces = (0..bytes).step_by(16).map(piece).collect();
+            into_work(world, cta, pieces, barriers.map(|barriers| barriers[lane]))
         };
         let work = work().map_err(|t| t.lane(lane))?;
-        let counts = &mut world.counts[issue.pc as usize];
-        counts.global_bytes += bytes as u64;
-        counts.global_sectors += bytes.div_ceil(32) as u64;
-        counts.shared_bytes += bytes as u64;
+        count_bulk(world, issue, bytes);
         queue(world, cta, Issue { mask: 1 << lane, ..issue }, work)?;
     }
     Ok(())
+}
+
+fn count_bulk(world: &mut World<'_>, issue: Issue, bytes: usize) {
+    let counts = &mut world.counts[issue.pc as usize];
+    counts.global_bytes += bytes as u64;
+    counts.global_sectors += bytes.div_ceil(32) as u64;
+    counts.shared_bytes += bytes as u64;
+}
+
+/// A bulk copy of pieces, inwards if there is a barrier to complete on.
+fn into_work(
+    world: &World<'_>,
+    cta: &Cta,
+    pieces: Vec<Piece>,
+    barrier: Option<u64>,
+) -> Result<Work, Trouble> {
+    let Some(barrier) = barrier else {
+        return Ok(Work::Outwards { pieces, data: None });
+    };
+    aligned(barrier, 8)?;
+    let barrier = shared(world, cta, barrier, 8)?;
+    let bytes = pieces.iter().map(|piece| piece.bytes).sum();
+    Ok(Work::Inwards { pieces, bytes, barrier })
+}
+
+/// `cp.async.bulk.tensor`: each lane asks for a box of its own.
+pub(super) fn issue_tensor(
+    world: &mut World<'_>,
+    cta: &mut Cta,
+    issue: Issue,
+    copy: &TensorCopy,
+) -> Result<(), Trouble> {
+    let inside = addresses(world, cta, issue, copy.shared)?;
+    let maps = addresses(world, cta, issue, copy.map)?;
+    let barriers = match copy.barrier {
+        Some(address) => Some(addresses(world, cta, issue, address)?),
+        None => None,
+    };
+    check(&cta.warps[issue.warp], &copy.coordinates, issue.mask)?;
+    for lane in lanes(issue.mask) {
+        let mut coordinates = [0; 5];
+        for (coordinate, &src) in coordinates.iter_mut().zip(&copy.coordinates) {
+            *coordinate = cta.warps[issue.warp].value(src, world.setup.consts)[lane] as i32;
+        }
+        let bytes = map_bytes(world, maps[lane]).map_err(|t| t.lane(lane))?;
+        let work = || -> Result<(Work, usize), Trouble> {
+            let map = TensorMap::parse(&bytes, copy.coordinates.len())?;
+            aligned(inside[lane], 128)?;
+            let offset = shared(world, cta, inside[lane], map.bytes())?;
+            let pieces = map.pieces(coordinates, offset);
+            let barrier = barriers.map(|barriers| barriers[lane]);
+            Ok((into_work(world, cta, pieces, barrier)?, map.bytes()))
+        };
+        let (work, bytes) = work().map_err(|t| t.lane(lane))?;
+        count_bulk(world, issue, bytes);
+        queue(world, cta, Issue { mask: 1 << lane, ..issue }, work)?;
+    }
+    Ok(())
+}
+
+/// The bytes of a tensor map, which is a parameter or lies in global memory.
+fn map_bytes(world: &mut World<'_>, address: u64) -> Result<[u8; MAP_BYTES], Trouble> {
+    aligned(address, 64)?;
+    let params = world.setup.launch.params;
+    let offset = match address.wrapping_sub(PARAM_WINDOW) {
+        offset if offset < params.len() as u64 => offset,
+        _ => address,
+    };
+    let mut out = [0; MAP_BYTES];
+    if let Some(bytes) = params.get(offset as usize..).and_then(|rest| rest.get(..MAP_BYTES)) {
+        out.copy_from_slice(bytes);
+        return Ok(out);
+    }
+    let (block, offset) = global(world.memory, address, MAP_BYTES as u64)?;
+    out.copy_from_slice(block.bytes(offset, MAP_BYTES));
+    Ok(out)
 }
 
 /// `cp.async.mbarrier.arrive`
@@ -271,7 +341,7 @@ pub(super) fn queue(
 ) -> Result<(), Trouble> {
     let (agent, stamp) = engine(cta, issue.warp, &work)?;
     cta.shared.used_by(agent, issue.warp);
-    let generic = cta.agents().generic();
+    let fenced = cta.agents().fenced();
     let warp = &mut cta.warps[issue.warp];
     // What the warp does from here on is not known to the engine.
     let mut clock = warp.publish();
@@ -280,7 +350,7 @@ pub(super) fn queue(
     let queue = work.queue();
     if queue != Queue::Copies {
         // Of writes through the generic proxy, what the last proxy fence covered.
-        writes.own[..generic].copy_from_slice(&warp.clock.proxied[..generic]);
+        writes.own[..fenced].copy_from_slice(&warp.clock.proxied[..fenced]);
     }
     let group = warp.groups(queue).closed;
     let Issue { warp, mask, pc } = issue;
@@ -432,29 +502,34 @@ fn run(world: &mut World<'_>, cta: &mut Cta, pending: &mut Pending) -> Result<()
             rows.iter().try_for_each(|row| copy_row(&mut reach, row, *bytes, &who))
         }
         Work::Arrive { barrier } => mbarrier::arrive_late(cta, *barrier, &done),
-        Work::Inwards { dst, src, bytes, barrier } => {
-            let mut data = vec![0; *bytes];
+        Work::Inwards { pieces, bytes, barrier } => {
             let mut reach = reach_all(world, cta);
-            transfer(*bytes, |at, len| {
-                let part = &mut data[at..at + len];
-                reach.read(Location::Global(src + at as u64), part, &who)
-            })?;
-            transfer(*bytes, |at, len| {
-                reach.write(Location::Shared(dst + at), &data[at..at + len], &who)
-            })?;
+            for piece in pieces {
+                let mut data = [0; 16];
+                let data = &mut data[..piece.bytes];
+                if let Some(address) = piece.global {
+                    reach.read(Location::Global(address), data, &who)?;
+                }
+                reach.write(Location::Shared(piece.shared), data, &who)?;
+            }
             mbarrier::complete_bytes(cta, *barrier, *bytes as i64, &done)
         }
         Work::Multiply(multiply) => wgmma::run(world, cta, (pending.warp, &who), multiply),
-        Work::Outwards { dst, src, bytes, data } => {
+        Work::Outwards { pieces, data } => {
             let mut reach = reach_all(world, cta);
             let data = match data {
                 Some(data) => data.clone(),
-                None => read_shared(&mut reach, *src, *bytes, &who)?,
+                None => read_shared(&mut reach, pieces, &who)?,
             };
-            transfer(*bytes, |at, len| {
-                let location = Location::Global(dst + at as u64);
-                reach.write(location, &data[at..at + len], &who)
-            })
+            let mut rest = data.as_slice();
+            for piece in pieces {
+                let (bytes, behind) = rest.split_at(piece.bytes);
+                rest = behind;
+                if let Some(address) = piece.global {
+                    reach.write(Location::Global(address), bytes, &who)?;
+                }
+            }
+            Ok(())
         }
     }
 }
@@ -468,33 +543,23 @@ fn copy_row(reach: &mut Reach<'_>, row: &Row, bytes: usize, who: &Who<'_>) -> Re
     reach.write(Location::Shared(row.dst), &data[..bytes], who).map_err(lane)
 }
 
-/// Calls a function for pieces that no record splits.
-fn transfer(
-    bytes: usize,
-    mut f: impl FnMut(usize, usize) -> Result<(), Trouble>,
-) -> Result<(), Trouble> {
-    (0..bytes).step_by(16).try_for_each(|at| f(at, 16))
-}
-
-fn read_shared(
-    reach: &mut Reach<'_>,
-    src: usize,
-    bytes: usize,
-    who: &Who<'_>,
-) -> Result<Vec<u8>, Trouble> {
-    let mut data = vec![0; bytes];
-    transfer(bytes, |at, len| {
-        reach.read(Location::Shared(src + at), &mut data[at..at + len], who)
-    })?;
+fn read_shared(reach: &mut Reach<'_>, pieces: &[Piece], who: &Who<'_>) -> Result<Vec<u8>, Trouble> {
+    let mut data = vec![0; pieces.iter().map(|piece| piece.bytes).sum()];
+    let mut rest = data.as_mut_slice();
+    for piece in pieces {
+        let (bytes, behind) = rest.split_at_mut(piece.bytes);
+        rest = behind;
+        reach.read(Location::Shared(piece.shared), bytes, who)?;
+    }
     Ok(data)
 }
 
 /// Reads a store's source, so that it may be used again.
 fn fetch(world: &mut World<'_>, cta: &mut Cta, index: usize) -> Result<(), Trouble> {
     let pending = cta.pending[index].clone();
-    let Work::Outwards { src, bytes, data: None, .. } = pending.work else { return Ok(()) };
+    let Work::Outwards { pieces, data: None } = &pending.work else { return Ok(()) };
     let who = who(&pending);
-    let read = read_shared(&mut reach_all(world, cta), src, bytes, &who);
+    let read = read_shared(&mut reach_all(world, cta), pieces, &who);
     let read = read.map_err(|trouble| trouble.at(pending.warp, pending.pc))?;
     if let Work::Outwards { data, .. } = &mut cta.pending[index].work {
         *data = Some(read);

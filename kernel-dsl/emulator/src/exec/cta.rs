@@ -186,7 +186,7 @@ pub(crate) struct Cta {
     pub(crate) event: u64,
 }
 
-fn warp(setup: &Setup<'_>, index: usize, clock: &Clock) -> Warp {
+fn warp(setup: &Setup<'_>, index: usize, clock: &Clock, mut spare: Spare) -> Warp {
     let entry = setup.entry;
     let [x, y, z] = setup.launch.block;
     let threads = x * y * z;
@@ -198,21 +198,26 @@ fn warp(setup: &Setup<'_>, index: usize, clock: &Clock) -> Warp {
         tid[1][lane as usize] = thread / x % y;
         tid[2][lane as usize] = thread / x / y;
     }
+    // Without the check, everything counts as written from the start.
+    let unset = if setup.config.check_uninitialised { 0 } else { u32::MAX };
+    // What an earlier CTA left in them is not read, because nothing counts as written.
+    spare.registers.resize(entry.registers as usize, [0; 32]);
+    spare.local.resize(entry.local_bytes as usize * 32, 0);
     let live = crate::types::low_mask((threads - first).min(32)) as u32;
     let mut clock = clock.clone();
     let start = clock.own[index];
     clock.tick(index);
     Warp {
         index,
-        registers: vec![[0; 32]; entry.registers as usize],
-        written: vec![0; entry.registers as usize],
+        registers: spare.registers,
+        written: vec![unset; entry.registers as usize],
         predicates: vec![0; entry.predicates as usize],
-        predicates_written: vec![0; entry.predicates as usize],
+        predicates_written: vec![unset; entry.predicates as usize],
         groups: vec![Group { pc: 0, mask: live, wait: Wait::Ready, yielded: false }],
         live,
         exited: !live,
         tid,
-        local: vec![0; entry.local_bytes as usize * 32],
+        local: spare.local,
         local_written: vec![false; entry.local_bytes as usize * 32],
         clock,
         fenced: None,
@@ -225,8 +230,29 @@ fn warp(setup: &Setup<'_>, index: usize, clock: &Clock) -> Warp {
     }
 }
 
+/// Memory of a warp that has ended, for the next one.
+#[derive(Default)]
+pub(crate) struct Spare {
+    registers: Vec<Lanes>,
+    local: Vec<u8>,
+}
+
+/// Memory of a CTA that has ended.
+pub(crate) struct Remains {
+    shared: SharedMemory,
+    warps: Vec<Spare>,
+}
+
+impl Remains {
+    pub(crate) fn new(setup: &Setup<'_>) -> Remains {
+        let warps = setup.warps();
+        let shared = SharedMemory::new(setup.shared_bytes() as usize, warps);
+        Remains { shared, warps: (0..warps).map(|_| Spare::default()).collect() }
+    }
+}
+
 impl Cta {
-    pub(crate) fn new(setup: &Setup<'_>, linear: u32, start: u32, shared: SharedMemory) -> Cta {
+    pub(crate) fn new(setup: &Setup<'_>, linear: u32, start: u32, remains: Remains) -> Cta {
         let [x, y, _] = setup.launch.grid;
         let index = [linear % x, linear / x % y, linear / x / y];
         let warps = setup.warps();
@@ -234,8 +260,13 @@ impl Cta {
         Cta {
             linear,
             index,
-            warps: (0..warps).map(|index| warp(setup, index, &clock)).collect(),
-            shared,
+            warps: remains
+                .warps
+                .into_iter()
+                .enumerate()
+                .map(|(index, spare)| warp(setup, index, &clock, spare))
+                .collect(),
+            shared: remains.shared,
             barriers: vec![Barrier::default(); 16],
             published: HashMap::new(),
             mbarriers: Barriers::new(),
@@ -244,6 +275,13 @@ impl Cta {
             pending: Vec::new(),
             event: 0,
         }
+    }
+
+    /// What can be used again.
+    pub(crate) fn remains(mut self) -> Remains {
+        self.shared.reset();
+        let spare = |warp: Warp| Spare { registers: warp.registers, local: warp.local };
+        Remains { shared: self.shared, warps: self.warps.into_iter().map(spare).collect() }
     }
 
     pub(crate) fn agents(&self) -> Agents {

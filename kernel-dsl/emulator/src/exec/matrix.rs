@@ -1,7 +1,9 @@
 //! Tensor-core operations and the movement of their fragments.
 
-use super::access::{Issue, Location, Who, lanes, reach};
+use super::access::{Issue, lanes};
 use super::cta::{Cta, Warp};
+use super::reach::{Who, reach};
+use super::space::{Location, Spaces, aligned};
 use super::step::check;
 use super::traffic;
 use super::{Trouble, World};
@@ -190,12 +192,8 @@ fn rows(
 }
 
 /// The location of a row in shared memory.
-fn locate(
-    spaces: super::access::Spaces,
-    matrix: &Matrix,
-    address: u64,
-) -> Result<Location, Trouble> {
-    super::access::aligned(address, 16)?;
+fn locate(spaces: Spaces, matrix: &Matrix, address: u64) -> Result<Location, Trouble> {
+    aligned(address, 16)?;
     match spaces.locate(matrix.space, address, 16)? {
         location @ Location::Shared(_) => Ok(location),
         _ => {

@@ -1,9 +1,11 @@
 //! Barriers in shared memory: arrivals, expected bytes, phases, and who learns what from them.
 
-use super::access::{Issue, Location, aligned, lanes};
+use super::access::{Issue, lanes};
 use super::copies;
 use super::cta::{Cta, Wait};
+use super::reach::spaces;
 use super::shared::{Agent, SharedMemory};
+use super::space::{Location, aligned};
 use super::step::{Flow, check};
 use super::{Trouble, World};
 use crate::clock::Clock;
@@ -148,7 +150,7 @@ pub(super) fn place(
     address: u64,
 ) -> Result<usize, Trouble> {
     aligned(address, 8)?;
-    let spaces = super::access::spaces(world, cta);
+    let spaces = spaces(world, cta);
     match spaces.locate(mbarrier.space, address, 8)? {
         Location::Shared(offset) => Ok(offset),
         _ => {

@@ -1,6 +1,7 @@
 //! Runs a launch: CTAs, warps, and the order in which they advance.
 
 mod access;
+mod atomic;
 mod copies;
 mod cta;
 mod exchange;
@@ -8,9 +9,12 @@ mod matrix;
 mod mbarrier;
 mod ordering;
 mod random;
+mod reach;
 mod shared;
+mod space;
 mod step;
 mod sync;
+mod tensor_map;
 mod traffic;
 mod wgmma;
 
@@ -20,9 +24,8 @@ use crate::global::GlobalMemory;
 use crate::machine::{Config, Launch, Schedule};
 use crate::profile::{Counts, Profile};
 use crate::program::{Entry, Lanes, Module};
-use cta::{Cta, Wait};
+use cta::{Cta, Remains, Wait};
 use random::Random;
-use shared::SharedMemory;
 use std::collections::HashMap;
 use step::Turn;
 
@@ -46,7 +49,7 @@ impl Setup<'_> {
     }
 
     /// Bytes of shared memory of a CTA.
-    fn shared_bytes(&self) -> u32 {
+    pub(crate) fn shared_bytes(&self) -> u32 {
         let declared = self.entry.shared_bytes.next_multiple_of(self.entry.shared_align.max(1));
         declared + self.launch.shared_bytes
     }
@@ -170,8 +173,8 @@ pub(crate) fn run(setup: &Setup<'_>, memory: &mut GlobalMemory) -> Outcome {
 struct Grid<'a> {
     world: World<'a>,
     resident: Vec<Cta>,
-    /// Shared memory of CTAs that have ended.
-    spare: Vec<SharedMemory>,
+    /// Memory of CTAs that have ended.
+    spare: Vec<Remains>,
     clock: u32,
 }
 
@@ -206,10 +209,9 @@ impl Grid<'_> {
                 if self.resident[index].is_done() {
                     let finished = copies::finish(&mut self.world, &mut self.resident[index]);
                     finished.map_err(|trouble| self.fault(index, 0, trouble))?;
-                    let mut cta = self.resident.remove(index);
+                    let cta = self.resident.remove(index);
                     self.clock = self.clock.max(cta.latest());
-                    cta.shared.reset();
-                    self.spare.push(cta.shared);
+                    self.spare.push(cta.remains());
                 }
             }
         }
@@ -217,12 +219,9 @@ impl Grid<'_> {
 
     fn admit(&mut self, linear: u32) {
         let setup = self.world.setup;
-        let shared = self
-            .spare
-            .pop()
-            .unwrap_or_else(|| SharedMemory::new(setup.shared_bytes() as usize, setup.warps()));
+        let remains = self.spare.pop().unwrap_or_else(|| Remains::new(setup));
         // Old stamps in the memory of an earlier CTA must lie behind the start of this one.
-        self.resident.push(Cta::new(setup, linear, self.clock, shared));
+        self.resident.push(Cta::new(setup, linear, self.clock, remains));
     }
 
     /// Lets every warp that can go on do so for a while.

@@ -238,14 +238,14 @@ impl SharedMemory {
         who: &Agent<'_>,
         (mine, theirs): (&str, &str),
     ) -> Trouble {
-        let generic = |agent: usize| self.agents.is_warp(agent);
+        // What is known and yet not ordered is so because of the proxies.
         let known = who.clock.own[other.agent()] >= other.clock();
-        let (kind, why) = match (generic(who.agent), generic(other.agent())) {
-            (_, false) => (FaultKind::MissingWait, "by a copy that was not waited for"),
-            (false, true) if known => {
+        let (kind, why) = match self.agents.is_warp(other.agent()) {
+            _ if known => {
                 (FaultKind::MissingProxyFence, "without a proxy fence between the two proxies")
             }
-            _ => (FaultKind::SharedRace, "by another warp, with nothing to order the two"),
+            false => (FaultKind::MissingWait, "by a copy that was not waited for"),
+            true => (FaultKind::SharedRace, "by another warp, with nothing to order the two"),
         };
         let address = crate::body::SHARED_BASE + offset as u64;
         let site = Site { warp: self.users[other.agent()], pc: other.pc(), cta: None };

@@ -1,7 +1,9 @@
 //! One warp's turn: picks lanes that stand together, executes their instruction, moves them on.
 
-use super::access::{self, AtomicParts, Issue, LOCAL_WINDOW, SHARED_WINDOW, Target, lanes};
+use super::access::{self, Issue, Target, lanes};
+use super::atomic::{self, AtomicParts};
 use super::cta::{Cta, Group, Wait, Warp};
+use super::space::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
 use super::{Trouble, World, copies, exchange, matrix, mbarrier, ordering, sync, wgmma};
 use crate::fault::FaultKind;
 use crate::program::{Combine, Condition, Instr, Lanes, MaskKind, Op, Pred, Reg, Space};
@@ -327,7 +329,7 @@ fn execute_outside(
             check(warp, &[access.address.base], mask)?;
             src.iter().try_for_each(|src| check(warp, src, mask))?;
             let parts = AtomicParts { f, dst: dst.as_deref(), src };
-            access::atomic(world, cta, issue, access, &parts)?;
+            atomic::atomic(world, cta, issue, access, &parts)?;
         }
         Op::ToGeneric { dst, src, space } => {
             convert_address(world, cta, issue, (*dst, *src, offset(*space)))?;
@@ -340,7 +342,9 @@ fn execute_outside(
             check(warp, &[*src], mask)?;
             let start = offset(*space);
             let inside = |address: u64| match space {
-                Space::Shared | Space::Local => address.wrapping_sub(start) < 1 << 32,
+                Space::Shared | Space::Local | Space::Param => {
+                    address.wrapping_sub(start) < 1 << 32
+                }
                 _ => address >= crate::global::GLOBAL_BASE,
             };
             let value = warp.value(*src, world.setup.consts);
@@ -351,6 +355,7 @@ fn execute_outside(
         Op::Fence { proxy } => ordering::fence(&mut cta.warps[issue.warp], *proxy),
         Op::AsyncCopy(copy) => copies::issue_rows(world, cta, issue, copy)?,
         Op::BulkCopy(copy) => copies::issue_bulk(world, cta, issue, copy)?,
+        Op::TensorCopy(copy) => copies::issue_tensor(world, cta, issue, copy)?,
         Op::CommitGroup { queue } => copies::commit(cta, issue, *queue),
         Op::WaitGroup { queue, read, left } => {
             copies::wait(world, cta, issue, (*queue, *read, *left))?;
@@ -372,7 +377,8 @@ fn offset(space: Space) -> u64 {
     match space {
         Space::Shared => SHARED_WINDOW,
         Space::Local => LOCAL_WINDOW,
-        Space::Param | Space::Global | Space::Const | Space::Generic => 0,
+        Space::Param => PARAM_WINDOW,
+        Space::Global | Space::Const | Space::Generic => 0,
     }
 }
 

@@ -1,10 +1,12 @@
 //! Tensor-core operations of four warps. Each warp of the four makes sixteen rows of the result, so
 //! each is executed by itself; the factors in shared memory are read when the schedule says so.
 
-use super::access::{Issue, Location, Reach, Who, lanes, reach_all};
+use super::access::{Issue, lanes};
 use super::copies::{self, Work};
 use super::cta::{Cta, Warp};
 use super::matrix;
+use super::reach::{Reach, Who, reach_all};
+use super::space::Location;
 use super::step::check;
 use super::{Trouble, World};
 use crate::body::SHARED_BASE;

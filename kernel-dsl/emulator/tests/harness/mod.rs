@@ -23,7 +23,7 @@ impl Bench {
         let config = Config {
             memory_bytes: 1 << 28,
             schedule,
-            max_instructions: 2_000_000,
+            max_instructions: 4_000_000,
             ..Config::default()
         };
         Bench { machine: Machine::new(config) }

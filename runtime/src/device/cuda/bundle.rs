@@ -104,6 +104,18 @@ impl KernelBundle {
         Ok(bundle)
     }
 
+    /// What the kernels were compiled for, as PTX names it.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// Every variant of every kernel, sorted by kernel; those of one in order of preference.
+    pub fn entries(&self) -> Vec<&KernelEntry> {
+        let mut kernels: Vec<_> = self.kernels.iter().collect();
+        kernels.sort_by_key(|(name, _)| *name);
+        kernels.into_iter().flat_map(|(_, variants)| variants).collect()
+    }
+
     /// Whether the kernels run on a device of that compute capability.
     pub(super) fn check_target(&self, (major, minor): (u32, u32)) -> Result<(), CudaError> {
         // Code for `sm_90a` and `sm_100a` runs on that very architecture, code for a family (`f`) on

@@ -100,7 +100,7 @@ impl Kernels {
         let module = match self.modules.get(&entry.file) {
             Some(module) => module.clone(),
             None => {
-                let module = self.load_module(&bundle, entry)?;
+                let module = load_module(&self.gpu, &bundle, entry)?;
                 self.modules.insert(entry.file.clone(), module.clone());
                 module
             }
@@ -115,22 +115,21 @@ impl Kernels {
         self.loaded.insert((kernel, variant), Loaded { function, fault });
         Ok(())
     }
+}
 
-    /// Machine code if the driver takes it, text if that is for another architecture of the family.
-    fn load_module(
-        &self,
-        bundle: &KernelBundle,
-        entry: &KernelEntry,
-    ) -> Result<Arc<Module>, CudaError> {
-        let images = bundle.images(entry)?;
-        let mut images = images.iter().peekable();
-        loop {
-            let (file, image) = images.next().expect("the text is always there");
-            match Module::load(&self.gpu, image, file) {
-                Err(CudaError::Module { code: NO_BINARY_FOR_GPU, .. })
-                    if images.peek().is_some() => {}
-                result => return result,
-            }
+/// Machine code if the driver takes it, text if that is for another architecture of the family.
+pub(super) fn load_module(
+    gpu: &Arc<Gpu>,
+    bundle: &KernelBundle,
+    entry: &KernelEntry,
+) -> Result<Arc<Module>, CudaError> {
+    let images = bundle.images(entry)?;
+    let mut images = images.iter().peekable();
+    loop {
+        let (file, image) = images.next().expect("the text is always there");
+        match Module::load(gpu, image, file) {
+            Err(CudaError::Module { code: NO_BINARY_FOR_GPU, .. }) if images.peek().is_some() => {}
+            result => return result,
         }
     }
 }

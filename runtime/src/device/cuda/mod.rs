@@ -12,6 +12,7 @@
 //! kernels   loads, picks and launches them; collects failed asserts
 //! memory    buffers, weights, caches and scratch, and how kernels see them
 //! graphs    launches that repeat, recorded
+//! launcher  single kernels for checks: launched and timed one by one
 //! perform/  which kernels a launch is; the twin of `generated`
 //! ```
 
@@ -21,12 +22,14 @@ mod error;
 mod ffi;
 mod graphs;
 mod kernels;
+mod launcher;
 mod memory;
 mod perform;
 mod views;
 
 pub use bundle::KernelBundle;
 pub use error::CudaError;
+pub use launcher::{DeviceFacts, DeviceMemory, Launcher, LoadedKernel};
 
 use super::DeviceError;
 use ffi::{Downloads, Gpu, Uploads};

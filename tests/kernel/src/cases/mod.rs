@@ -6,9 +6,11 @@
 
 mod build;
 mod compare;
+mod judge;
 
 pub use build::{Built, Weight};
 pub use compare::{Difference, differences};
+pub use judge::judge;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;

@@ -18,7 +18,7 @@ mod transfer;
 pub(super) use graph::Graph;
 pub(super) use memory::Memory;
 pub(super) use module::{Function, Image, Module};
-pub(super) use transfer::{Downloads, Reader, Uploads, bytes_of, bytes_of_mut};
+pub(super) use transfer::{Downloads, Event, Reader, Uploads, bytes_of, bytes_of_mut};
 
 use super::error::CudaError;
 use cudarc::driver::result::stream::StreamKind;
@@ -36,11 +36,13 @@ const SYMBOLS: &[&str] = &[
     "cuDeviceGet",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",
+    "cuDeviceGetName",
     "cuDevicePrimaryCtxRelease_v2",
     "cuDevicePrimaryCtxRetain",
     "cuDriverGetVersion",
     "cuEventCreate",
     "cuEventDestroy_v2",
+    "cuEventElapsedTime_v2",
     "cuEventRecord",
     "cuEventSynchronize",
     "cuFuncSetAttribute",
@@ -126,6 +128,17 @@ impl Gpu {
         let part = |which| attribute(self.device, which).map(i32::unsigned_abs);
         let major = part(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         Ok((major, part(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
+    }
+
+    /// Its name, as the driver says it.
+    pub(super) fn name(&self) -> Result<String, CudaError> {
+        self.call("cuDeviceGetName", || result::device::get_name(self.device))
+    }
+
+    /// Its multiprocessors.
+    pub(super) fn num_multiprocessors(&self) -> Result<u32, CudaError> {
+        let which = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        attribute(self.device, which).map(i32::unsigned_abs)
     }
 
     /// Waits until all that was asked so far is done, and returns what went wrong in it.

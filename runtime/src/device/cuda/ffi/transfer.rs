@@ -182,7 +182,7 @@ impl Downloads {
 
 /// A point on the stream.
 #[derive(Debug)]
-struct Event {
+pub(in crate::device::cuda) struct Event {
     gpu: Arc<Gpu>,
     raw: sys::CUevent,
     is_recorded: bool,
@@ -193,18 +193,35 @@ unsafe impl Send for Event {}
 
 impl Event {
     fn new(gpu: &Arc<Gpu>) -> Result<Self, CudaError> {
-        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
+        Self::with_flags(gpu, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
+    }
+
+    /// One that knows when it happened.
+    pub(in crate::device::cuda) fn timed(gpu: &Arc<Gpu>) -> Result<Self, CudaError> {
+        Self::with_flags(gpu, sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    fn with_flags(gpu: &Arc<Gpu>, flags: sys::CUevent_flags) -> Result<Self, CudaError> {
         let raw = gpu.call("cuEventCreate", || result::event::create(flags))?;
         Ok(Self { gpu: gpu.clone(), raw, is_recorded: false })
     }
 
     /// Lets it happen when the stream gets here.
-    fn record(&mut self) -> Result<(), CudaError> {
+    pub(in crate::device::cuda) fn record(&mut self) -> Result<(), CudaError> {
         self.is_recorded = true;
         self.gpu.call("cuEventRecord", || {
             // SAFETY: event and stream are of this context and live as long as `self`.
             unsafe { result::event::record(self.raw, self.gpu.stream) }
         })
+    }
+
+    /// Microseconds from `self` to a later one. Both are timed, and the caller has waited for both.
+    pub(in crate::device::cuda) fn micros_until(&self, later: &Self) -> Result<f64, CudaError> {
+        let millis = self.gpu.call("cuEventElapsedTime", || {
+            // SAFETY: both events live as long as their owners, which are borrowed here.
+            unsafe { result::event::elapsed(self.raw, later.raw) }
+        })?;
+        Ok(f64::from(millis) * 1e3)
     }
 
     /// Waits until it has happened; not at all if it was never recorded.
