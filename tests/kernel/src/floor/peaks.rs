@@ -78,5 +78,5 @@ pub const SOURCES: &str = "\
   instructions, 9.0; taken for 10.0 as well). Shared memory: 32 banks of 4 bytes.
 - Second-level cache: 64 bytes a cycle and multiprocessor, the width of its port. What all of them
   take together is less: this bound is on the lenient side.
-- `mma.sync`: about 63 % of the matrix units' best on Hopper (arXiv 2402.13499). For the B200 no
-  figure is published; the same a multiprocessor and cycle is *assumed*.";
+- `mma.sync`: taken to reach 63 % of the matrix units' best on Hopper, after arXiv 2402.13499. For the
+  B200 no figure is published; the same a multiprocessor and cycle is *assumed*.";
