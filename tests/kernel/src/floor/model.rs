@@ -21,6 +21,8 @@ pub struct Counted {
     pub label: String,
     /// The emulator's counts.
     pub profile: Profile,
+    /// Warp instructions of each form of PTX, the most frequent first.
+    pub forms: Vec<(String, u64)>,
     /// Bytes of the case's weights.
     pub weight_bytes: u64,
     /// Machine instructions for one of PTX, in the text of the kernel.
@@ -172,8 +174,8 @@ mod tests {
         workload.programs = programs;
         (workload.least_bytes, workload.launch_bytes, workload.flop) = (4_800_000, 4_800_000, 0);
         let profile = Profile { ctas, total, ..Profile::default() };
-        let label = String::new();
-        Counted { workload, sm: Sm::Sm90a, label, profile, weight_bytes: 0, expansion: 1.0 }
+        let (label, forms) = (String::new(), Vec::new());
+        Counted { workload, sm: Sm::Sm90a, label, profile, forms, weight_bytes: 0, expansion: 1.0 }
     }
 
     #[test]

@@ -70,12 +70,13 @@ pub const GPUS: [Gpu; 2] = [
 /// Where the figures are from, as the report prints it.
 pub const SOURCES: &str = "\
 - Memory, BF16: NVIDIA's data sheets of the H200 SXM (4.8 TB/s, 989 TFLOP/s) and of the HGX B200
-  (8 TB/s, 2.25 PFLOP/s a GPU), without sparsity. Multiprocessors and clocks (132 at 1.98 GHz, 148 at
-  1.965 GHz) are what the devices report; under load clocks are lower, and so is everything but memory.
+  (8 TB/s, 2.25 PFLOP/s a GPU), without sparsity. Multiprocessors are 132 and 148; clocks are the highest
+  that are listed (of 1.965 and 1.98 GHz for the B200 the lower). Under load they are lower, and with
+  them everything but memory.
 - Issue: four schedulers a multiprocessor, one warp instruction a cycle each. Integers: 64 lanes a
   cycle of 32-bit arithmetic (CUDA C++ Programming Guide, throughput of native arithmetic
   instructions, 9.0; taken for 10.0 as well). Shared memory: 32 banks of 4 bytes.
 - Second-level cache: 64 bytes a cycle and multiprocessor, the width of its port. What all of them
   take together is less: this bound is on the lenient side.
-- `mma.sync`: about 63 % of the matrix units' best on Hopper (arXiv 2402.13499). For the B200 no
-  figure is published; the same a multiprocessor and cycle is *assumed*.";
+- `mma.sync`: taken to reach 63 % of the matrix units' best on Hopper, after arXiv 2402.13499. For the
+  B200 no figure is published; the same a multiprocessor and cycle is *assumed*.";

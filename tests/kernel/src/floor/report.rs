@@ -9,6 +9,8 @@ use std::fmt::Write;
 
 /// A gap that is explained.
 const GAP: f64 = 1.3;
+/// Forms of instructions that are listed.
+const FORMS: usize = 16;
 
 /// Everything that is known of the workloads.
 #[derive(Debug, Serialize)]
@@ -32,6 +34,8 @@ struct Row {
     floor_us: f64,
     ratio: f64,
     costly: Vec<Costly>,
+    forms: Vec<(String, f64)>,
+    why: &'static str,
 }
 
 /// What the whole launch does.
@@ -73,6 +77,9 @@ impl Row {
             shared_conflicts: counted.of_launch(total.shared_conflicts),
             barriers: counted.of_launch(total.barriers),
         };
+        let forms = counted.forms.iter().take(FORMS);
+        let forms =
+            forms.map(|(form, n)| (form.clone(), *n as f64 / total.warp_instructions as f64));
         let classes = counted.profile.classes.iter();
         let classes =
             classes.map(|(class, n)| (format!("{class:?}").to_lowercase(), counted.of_launch(*n)));
@@ -88,28 +95,38 @@ impl Row {
             floor_us: modelled.floor_us(),
             ratio: modelled.ratio(),
             costly: costly(counted, modelled.limit),
+            forms: forms.collect(),
+            why: counted.workload.why,
             modelled,
         }
     }
 
-    /// Why the model is so far from the floor.
+    /// Why the model is so far from the floor, but for what is said once for the kernel.
     fn explanation(&self) -> String {
-        let mut text = format!(
-            "- **{}, {}: {:.1}x.** {}",
-            self.name,
-            self.modelled.gpu,
-            self.ratio,
-            because(self.modelled.limit)
-        );
+        let mut text = String::new();
         let mut times: Vec<_> = Resource::ALL.iter().zip(self.modelled.resources_us).collect();
         times.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let _ = write!(text, " Next comes {} with {:.1} us.", times[1].0.name(), times[1].1);
-        if let Some(line) = self.costly.first() {
-            let Costly { place, text: code, share } = line;
-            let _ = write!(text, " Most of it is `{place}`, {:.0} %: `{code}`", share * 100.0);
+        let Modelled { gpu, limit, .. } = &self.modelled;
+        let [(_, first), (next, second), ..] = times[..] else { return text };
+        let _ = write!(
+            text,
+            "{gpu}: {} {}, {}x; next {}, {}x.",
+            limit.name(),
+            because(*limit),
+            short(first / self.floor_us),
+            next.name(),
+            short(second / self.floor_us)
+        );
+        for (i, Costly { place, text: code, share }) in self.costly.iter().enumerate() {
+            let begin = if i == 0 { " Lines:" } else { "," };
+            let _ = write!(text, "{begin} {:.0} % `{place}`", share * 100.0);
+            if i == 0 {
+                let _ = write!(text, " (`{code}`)");
+            }
         }
-        for Costly { place, share, .. } in self.costly.iter().skip(1) {
-            let _ = write!(text, "; `{place}`, {:.0} %", share * 100.0);
+        for (i, (form, share)) in self.forms.iter().take(6).enumerate() {
+            let begin = if i == 0 { ". Instructions:" } else { "," };
+            let _ = write!(text, "{begin} {:.0} % `{form}`", share * 100.0);
         }
         text + "."
     }
@@ -118,14 +135,12 @@ impl Row {
 /// What it means that a resource is short.
 fn because(limit: Resource) -> &'static str {
     match limit {
-        Resource::Memory => "The launch moves more than the result needs.",
-        Resource::L2 => "Multiprocessors read the same again, or sectors in part.",
-        Resource::Issue => "There are more instructions than issue slots.",
-        Resource::Integer => {
-            "Integer arithmetic, of addresses and of codes, is what there is most of."
-        }
-        Resource::Tensor => "The matrix units are asked for more than `mma.sync` gives.",
-        Resource::Shared => "Tiles pass through shared memory more often than it has cycles.",
+        Resource::Memory => "(the launch moves more than the result needs)",
+        Resource::L2 => "(the same is read again, or sectors in part)",
+        Resource::Issue => "(more instructions than slots)",
+        Resource::Integer => "(arithmetic of addresses and codes)",
+        Resource::Tensor => "(more products than `mma.sync` gives)",
+        Resource::Shared => "(tiles pass through shared memory too often)",
     }
 }
 
@@ -166,10 +181,7 @@ impl Report {
             .to_owned();
         self.floors(&mut text);
         self.counts(&mut text);
-        text += "\n## Gaps above 1.3x\n\n";
-        for row in self.rows.iter().filter(|row| row.ratio > GAP) {
-            let _ = writeln!(text, "{}", row.explanation());
-        }
+        self.gaps(&mut text);
         text += "\n## Rates\n\n| | memory TB/s | SMs | GHz | BF16 TFLOP/s | a cycle and SM: issue | \
                  integer | shared B | L2 B | mma.sync FLOP |\n|---|---|---|---|---|---|---|---|---|---|\n";
         for gpu in &self.gpus {
@@ -214,10 +226,28 @@ impl Report {
         }
     }
 
+    /// Once for a kernel, at the first of its workloads; both GPUs.
+    fn gaps(&self, text: &mut String) {
+        *text += "\n## Gaps above 1.3x\n";
+        let mut said: Vec<&str> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.ratio > GAP) {
+            if said.contains(&row.kernel.as_str()) {
+                continue;
+            }
+            said.push(&row.kernel);
+            let _ = write!(text, "\n`{}`: {}\n\n", row.kernel, row.why);
+            let same = self.rows.iter().filter(|other| other.kernel == row.kernel);
+            for other in same.filter(|other| other.ratio > GAP && other.name == row.name) {
+                let _ = writeln!(text, "- {}, {}", other.name, other.explanation());
+            }
+        }
+    }
+
     fn counts(&self, text: &mut String) {
         *text += "\n## What the launches do\n\n\
                   Millions, but for the last two. *SASS* is machine instructions for one of PTX, in \
-                  the text of the kernel; issue is scaled by it.\n\n\
+                  the text of the kernel; issue is scaled by it. Integers are PTX's: the assembler joins \
+                  some, and takes two for those of 64 bits.\n\n\
                   | workload | GPU | least B | FLOP | asked B | sectors | warp instr. | integer | \
                   convert | move | MMA | shared passes | conflicts | barriers | SASS | programs |\n\
                   |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";

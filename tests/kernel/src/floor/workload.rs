@@ -23,7 +23,25 @@ pub struct Workload {
     pub launch_bytes: u64,
     /// Multiplications and additions.
     pub flop: u64,
+    /// What of the kernel's design the gap comes from, as its code and its counts say.
+    pub why: &'static str,
 }
+
+const WHY_MLA: &str = "Queries and softmax weights are f32, three BF16 parts each: three products \
+    for one. Cached codes are widened to BF16 two at a time by six or seven instructions, and by \
+    each warp that multiplies them, about three times in all. The second product reads codes from \
+    shared memory byte by byte, for the two that make a pair lie a row apart.";
+const WHY_MLA_BF16: &str = "Queries and softmax weights are f32, three BF16 parts each: three \
+    products for one. Cached values are BF16 pairs already, but are taken apart, widened to f32 and \
+    rounded back before they are multiplied. Nearly half of the passes over shared memory are bank \
+    conflicts.";
+const WHY_GROUPED: &str = "`x` is 16-bit integers in two BF16 parts, padded to eight rows, so that \
+    one row costs what eight do. The parts lie in shared memory as the pairs that the matrix unit \
+    takes, but are widened to f32 and rounded back. Addresses of codes and scales are computed \
+    anew in 64 bits at each step. A thread loads 4 bytes of codes at once: half a sector a row.";
+const WHY_TAGS: &str = "The floor is shorter than one access of memory. What a GPU takes is the \
+    launch and three loads that wait for each other, neither of which is modelled; 64 programs of \
+    one warp leave most of it idle.";
 
 const HEADS: u64 = 128;
 const HEADS_OF_PROGRAM: u64 = 16;
@@ -88,6 +106,7 @@ fn mla_decode(kernel: &'static str, cache: &str, element: u64, parts: u64) -> Wo
         least_bytes: read + out,
         launch_bytes: read + out * parts,
         flop: 2 * rows * CONTEXT * (2 * RANK + ROPE),
+        why: if element == 1 { WHY_MLA } else { WHY_MLA_BF16 },
     }
 }
 
@@ -110,6 +129,7 @@ fn w_gemm_grouped(rows: u64) -> Workload {
         least_bytes: bytes,
         launch_bytes: bytes,
         flop: 2 * EXPERTS * rows * N * K,
+        why: WHY_GROUPED,
     }
 }
 
@@ -144,6 +164,7 @@ fn page_tag_check() -> Workload {
         least_bytes: bytes,
         launch_bytes: bytes,
         flop: 0,
+        why: WHY_TAGS,
     }
 }
 
