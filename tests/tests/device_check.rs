@@ -39,7 +39,7 @@ fn change(folder: &Path, what: &str, with: &str) {
 #[test]
 fn every_case_of_a_kernel_is_run_and_its_bits_are_compared() {
     let folder = packed("right");
-    let (output, report) = check(&folder, &["--full"]);
+    let (output, report) = check(&folder, &[]);
     assert!(output.status.success(), "{}", table(&output));
     let cases = report["cases"].as_array().expect("cases");
     assert!(cases.len() > 1 && cases.iter().all(|case| case["wrong"].is_null()), "{report}");
@@ -52,14 +52,14 @@ fn every_case_of_a_kernel_is_run_and_its_bits_are_compared() {
     let file = folder.join("record/sm90a.json");
     std::fs::create_dir_all(folder.join("record")).expect("a folder");
     std::fs::write(&file, record.to_string()).expect("a file to write");
-    let (output, report) = check(&folder, &["--full"]);
+    let (output, report) = check(&folder, &[]);
     assert!(output.status.success(), "{}", table(&output));
     assert_eq!(report["bits"][0], "same");
     for hash in record["outputs"][label][name].as_object_mut().expect("hashes").values_mut() {
         *hash = "0123456789abcdef".into();
     }
     std::fs::write(&file, record.to_string()).expect("a file to write");
-    let (output, report) = check(&folder, &["--full"]);
+    let (output, report) = check(&folder, &[]);
     assert!(!output.status.success() && table(&output).contains("OTHER BITS swiglu"));
     assert_eq!(report["bits"][0], "differ");
 }
@@ -81,7 +81,7 @@ fn a_case_that_breaks_the_device_is_alone() {
     let folder = packed("broken");
     // Its output is at an address that nobody has.
     change(&folder, "ld.param.u64 %rd42, [p7];", "mov.b64 %rd42, 64;");
-    let (output, report) = check(&folder, &["--full"]);
+    let (output, report) = check(&folder, &[]);
     assert!(!output.status.success(), "{}", table(&output));
     let cases = report["cases"].as_array().expect("cases");
     let wrong = |name: &str| {

@@ -21,8 +21,8 @@ esac
 exec "$here/device-check" --folder "$here" --gpu "$@"
 "#;
 
-/// Names under which programs look for the driver.
-const DRIVER_NAMES: [&str; 2] = ["libcuda.so", "libcuda.so.1"];
+/// The name under which the check looks for the driver first.
+const DRIVER_NAME: &str = "libcuda.so";
 
 /// What is ours of the options; the others go to the check.
 struct Options<'a> {
@@ -85,9 +85,7 @@ fn pack(root: &Path, folder: &Path, options: &Options<'_>) -> Result<()> {
     program(&built.join("device_check"), &folder.join("device-check"))?;
     let driver = folder.join("stand-in");
     fs::create_dir_all(&driver)?;
-    for name in DRIVER_NAMES {
-        copy(&built.join("libtessera_emulator_driver.so"), &driver.join(name))?;
-    }
+    program(&built.join("libtessera_emulator_driver.so"), &driver.join(DRIVER_NAME))?;
     copy_tree(&kernels, &folder.join("kernels"))?;
     copy_tree(&root.join("tests/cases"), &folder.join("cases"))?;
     copy_tree(&root.join("models/tiny-kimi"), &folder.join("models/tiny-kimi"))?;

@@ -22,7 +22,7 @@ pub(crate) fn kernels(bundle: &KernelBundle) -> Vec<String> {
 
 /// Runs the cases of one kernel but for the first `skip`, and says what came of each. After one that
 /// breaks the device it ends with an error: no other can be run by this process.
-pub(crate) fn run(options: &Options, kernel: &str, skip: usize, small: bool) -> Result<()> {
+pub(crate) fn run(options: &Options, kernel: &str, skip: usize) -> Result<()> {
     let bundle = KernelBundle::open(&options.kernels())?;
     let launcher = Launcher::open(0)?;
     let built = built(kernel, bundle.target())?;
@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Options, kernel: &str, skip: usize, small: bool) -> 
         let ir = built.iter().find(|ir| ir.label() == entry.label);
         let ir = ir.ok_or_else(|| anyhow!("this program has no {}", entry.label))?;
         let mut loaded = None;
-        for case in chosen(&all, ir, small) {
+        for case in all.iter().filter(|case| is_for(case, ir)) {
             number += 1;
             if number <= skip {
                 continue;
@@ -70,18 +70,8 @@ fn built(kernel: &str, target: &str) -> Result<Vec<Kernel>> {
     Ok((entry(kernel)?.build)(target).into_iter().flatten().collect())
 }
 
-/// The cases of a variant; the one with the fewest elements along its extents if they are to be few.
-fn chosen<'a>(all: &'a [Case], kernel: &Kernel, small: bool) -> Vec<&'a Case> {
-    let fits =
-        |case: &&Case| case.kernel == kernel.name && case.fits(&kernel.formats, &kernel.consts);
-    let mut own: Vec<&Case> = all.iter().filter(fits).collect();
-    if small {
-        let size = |case: &&Case| case.dims.values().map(|&n| n.max(1) as f64).product::<f64>();
-        own.retain(|case| case.fails.is_none());
-        own.sort_by(|a, b| size(a).total_cmp(&size(b)));
-        own.truncate(1);
-    }
-    own
+fn is_for(case: &Case, kernel: &Kernel) -> bool {
+    case.kernel == kernel.name && case.fits(&kernel.formats, &kernel.consts)
 }
 
 /// Device memory of one case.

@@ -21,13 +21,13 @@ pub(crate) struct Options {
     /// Fail where there is no GPU.
     #[arg(long, conflicts_with = "stand_in")]
     pub(crate) gpu: bool,
-    /// On the stand-in driver too, every case and prompt.
+    /// On the stand-in driver too, every prompt.
     #[arg(long)]
     pub(crate) full: bool,
     /// Only kernels whose name begins like this, and then cases alone.
     #[arg(long, value_name = "NAME")]
     pub(crate) only: Option<String>,
-    /// Make the bits of this run the record. All cases must be run.
+    /// Make the bits of this run the record.
     #[arg(long, conflicts_with = "only")]
     pub(crate) bless: bool,
     /// Minutes that it may take in all.

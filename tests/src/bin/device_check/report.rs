@@ -19,8 +19,6 @@ pub(crate) struct Report {
     /// What the kernels were compiled for.
     pub(crate) target: String,
     pub(crate) is_stand_in: bool,
-    /// Whether only some cases and prompts were taken.
-    pub(crate) is_subset: bool,
     pub(crate) steps: Vec<Step>,
     pub(crate) cases: Vec<CaseResult>,
     /// One a case.
@@ -64,12 +62,11 @@ impl Served {
 }
 
 impl Report {
-    pub(crate) fn new(device: &Device, target: &str, is_stand_in: bool, is_subset: bool) -> Self {
+    pub(crate) fn new(device: &Device, target: &str, is_stand_in: bool) -> Self {
         Self {
             device: device.clone(),
             target: target.to_owned(),
             is_stand_in,
-            is_subset,
             steps: Vec::new(),
             cases: Vec::new(),
             bits: Vec::new(),
@@ -118,8 +115,7 @@ impl Report {
     pub(crate) fn table(&self) -> String {
         let mut out = String::new();
         let (Device { name, num_multiprocessors, .. }, target) = (&self.device, &self.target);
-        let few = if self.is_subset { ", the smallest case of each variant" } else { "" };
-        let _ = writeln!(out, "{name}, {num_multiprocessors} multiprocessors, {target}{few}\n");
+        let _ = writeln!(out, "{name}, {num_multiprocessors} multiprocessors, {target}\n");
         self.write_cases(&mut out);
         self.write_timed(&mut out);
         self.write_served(&mut out);

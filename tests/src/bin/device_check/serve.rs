@@ -26,7 +26,8 @@ const FORMATS: [(&str, &[&str]); 2] = [
             "bf16",
         ],
     ),
-    ("fp8, int4", &[]),
+    // The bundled model has no scales of its own.
+    ("fp8, int4", &["--kv-scale", "auto"]),
 ];
 
 /// Sets of the model's evaluation of which the first prompts are taken; the first few where few are

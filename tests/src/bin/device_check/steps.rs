@@ -17,7 +17,7 @@ use tessera_runtime::device::KernelBundle;
 /// Of all the time there is: until when cases may run, and timing after them. Serving has the rest.
 const CASES_SHARE: f64 = 0.55;
 const TIMING_SHARE: f64 = 0.75;
-/// A worker that has said nothing for so long is stuck.
+/// A case that takes longer is stuck.
 const SILENCE: Duration = Duration::from_secs(90);
 /// Workers at a time for cases; the evaluator takes longer than the device.
 const MAX_WORKERS: usize = 8;
@@ -31,24 +31,26 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let until = |share: f64| start + whole.mul_f64(share);
     let bundle = KernelBundle::open(&options.kernels()).context("kernels")?;
     let host = Host::find(options, until(CASES_SHARE))?;
-    let small = host.is_stand_in && !options.full;
     let record = Record::read(&options.record(), bundle.target())?;
-    let mut report = Report::new(&host.device, bundle.target(), host.is_stand_in, small);
+    let mut report = Report::new(&host.device, bundle.target(), host.is_stand_in);
     let names = kernels(&bundle);
     let only = options.only.as_deref().unwrap_or_default();
     let names = names.into_iter().filter(|name| name.starts_with(only)).collect();
     eprintln!("{}: cases ...", host.device.name);
-    report.cases = all_cases(&host, names, (small, until(CASES_SHARE)));
+    report.cases = all_cases(&host, names, until(CASES_SHARE));
     for case in &report.cases {
         let bits = record.as_ref().map_or(Bits::Unrecorded, |record| record.compare(case));
         report.bits.push(bits);
     }
     report.end("cases", StepEnd::Done, start.elapsed());
     if options.only.is_none() {
-        for (step, share) in [("timing", TIMING_SHARE), ("serve", 1.0)] {
+        let few = host.is_stand_in && !options.full;
+        for (step, share, small) in
+            [("timing", TIMING_SHARE, host.is_stand_in), ("serve", 1.0, few)]
+        {
             eprintln!("{}: {step} ...", host.device.name);
             let began = now();
-            let (said, end) = host.worker(&[step.to_owned()], small, (SILENCE, until(share)));
+            let (said, end) = host.worker(&[step.to_owned()], small, (whole, until(share)));
             said.into_iter().for_each(|message| match message {
                 Message::Timed(timed) => report.timed.push(timed),
                 Message::Served(served) => report.served.push(served),
@@ -60,23 +62,20 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     report.write(&options.json())?;
     print!("{}", report.table());
     if options.bless {
-        bless(options, &report, small)?;
+        bless(options, &report)?;
         return Ok(report.is_fine_but_for_bits());
     }
     Ok(report.is_fine())
 }
 
-fn bless(options: &Options, report: &Report, small: bool) -> Result<()> {
-    if small {
-        bail!("only some cases were run: bless with --full");
-    }
+fn bless(options: &Options, report: &Report) -> Result<()> {
     let record = Record::of(&report.target, &report.device.name, &report.cases);
     eprintln!("wrote {}", record.write(&options.record())?.display());
     Ok(())
 }
 
 /// Cases of every kernel, several kernels at a time.
-fn all_cases(host: &Host, names: Vec<String>, limits: (bool, Instant)) -> Vec<CaseResult> {
+fn all_cases(host: &Host, names: Vec<String>, until: Instant) -> Vec<CaseResult> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let queue = Mutex::new(names.into_iter().rev().collect::<Vec<_>>());
     let results = Mutex::new(Vec::new());
@@ -85,7 +84,7 @@ fn all_cases(host: &Host, names: Vec<String>, limits: (bool, Instant)) -> Vec<Ca
             let next = queue.lock().expect("no worker panics").pop();
             next
         } {
-            let own = kernel_cases(host, &kernel, limits);
+            let own = kernel_cases(host, &kernel, until);
             results.lock().expect("no worker panics").extend(own);
         }
     };
@@ -98,12 +97,12 @@ fn all_cases(host: &Host, names: Vec<String>, limits: (bool, Instant)) -> Vec<Ca
 }
 
 /// Cases of one kernel. After one that ended its process, the rest goes on in another.
-fn kernel_cases(host: &Host, kernel: &str, (small, until): (bool, Instant)) -> Vec<CaseResult> {
+fn kernel_cases(host: &Host, kernel: &str, until: Instant) -> Vec<CaseResult> {
     let mut results: Vec<CaseResult> = Vec::new();
     loop {
         let task = ["cases", kernel, "--skip", &results.len().to_string()].map(str::to_owned);
         let before = results.len();
-        let (said, end) = host.worker(&task, small, (SILENCE, until));
+        let (said, end) = host.worker(&task, false, (SILENCE, until));
         let mut running = None;
         for message in said {
             match message {

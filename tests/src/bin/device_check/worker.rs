@@ -98,7 +98,7 @@ pub(crate) fn run(task: &Task, options: &Options) -> Result<()> {
                 num_multiprocessors: facts.num_multiprocessors,
             }))
         }
-        Step::Cases { kernel, skip } => cases::run(options, kernel, *skip, task.small),
+        Step::Cases { kernel, skip } => cases::run(options, kernel, *skip),
         Step::Timing => timing::run(options, task.small),
         Step::Serve => serve::run(options, task.small),
     }
