@@ -80,10 +80,10 @@ fn all_cases(host: &Host, names: Vec<String>, until: Instant) -> Vec<CaseResult>
     let queue = Mutex::new(names.into_iter().rev().collect::<Vec<_>>());
     let results = Mutex::new(Vec::new());
     let work = || {
-        while let Some(kernel) = {
+        loop {
+            // The lock is for this statement alone.
             let next = queue.lock().expect("no worker panics").pop();
-            next
-        } {
+            let Some(kernel) = next else { return };
             let own = kernel_cases(host, &kernel, until);
             results.lock().expect("no worker panics").extend(own);
         }
