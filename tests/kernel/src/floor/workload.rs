@@ -32,13 +32,11 @@ const WHY_MLA: &str = "Queries and softmax weights are f32, three BF16 parts eac
     each warp that multiplies them, about three times in all. The second product reads codes from \
     shared memory byte by byte, for the two that make a pair lie a row apart.";
 const WHY_MLA_BF16: &str = "Queries and softmax weights are f32, three BF16 parts each: three \
-    products for one. Cached values are BF16 pairs already, but are taken apart, widened to f32 and \
-    rounded back before they are multiplied. Nearly half of the passes over shared memory are bank \
-    conflicts.";
+    products for one. Nearly half of the passes over shared memory are bank conflicts.";
 const WHY_GROUPED: &str = "`x` is 16-bit integers in two BF16 parts, padded to eight rows, so that \
-    one row costs what eight do. The parts lie in shared memory as the pairs that the matrix unit \
-    takes, but are widened to f32 and rounded back. Addresses of codes and scales are computed \
-    anew in 64 bits at each step. A thread loads 4 bytes of codes at once: half a sector a row.";
+    one row costs what eight do, and are quantized by every program anew. Addresses of codes and \
+    scales are computed anew in 64 bits at each step. A thread loads 4 bytes of codes at once: half \
+    a sector a row.";
 const WHY_TAGS: &str = "The floor is shorter than one access of memory. What a GPU takes is the \
     launch and three loads that wait for each other, neither of which is modelled; 64 programs of \
     one warp leave most of it idle.";
