@@ -5,6 +5,9 @@ use crate::isa::{Sm, ptx_version};
 use std::fmt::Write as _;
 use tessera_tile_ir::Loc;
 
+/// Threads that a multiprocessor should hold at least: each then may have 168 registers.
+const RESIDENT_THREADS: usize = 384;
+
 /// All that the text of an entry says beside its code.
 #[derive(Debug)]
 pub(crate) struct Head<'a> {
@@ -39,7 +42,10 @@ pub(crate) fn module(head: &Head<'_>, code: &Code, nodes: &[Node]) -> String {
     line(&mut text, format_args!(".visible .entry {}(", head.entry));
     let params: Vec<String> = (0..head.params).map(|i| format!("    .param .u64 p{i}")).collect();
     line(&mut text, format_args!("{}\n)", params.join(",\n")));
-    line(&mut text, format_args!(".reqntid {}, 1, 1\n{{", head.threads));
+    line(&mut text, format_args!(".reqntid {}, 1, 1", head.threads));
+    // Without a goal ptxas spills a register now and then to reach one of its own.
+    let together = (RESIDENT_THREADS / head.threads).max(1);
+    line(&mut text, format_args!(".minnctapersm {together}\n{{"));
     for (class, count) in code.counts() {
         if count > 0 {
             line(&mut text, format_args!("    .reg {} {}<{count}>;", ty(class), prefix(class)));
