@@ -259,11 +259,35 @@ pub async fn chat(addr: SocketAddr, body: &Value) -> Answer {
 
 /// A chat body with one user message, and `extra` fields.
 pub fn chat_body(extra: Value) -> Value {
-    let mut body = json!({"model": "tiny", "messages": [{"role": "user", "content": "hi"}]});
+    with(json!({"model": "tiny", "messages": [{"role": "user", "content": "hi"}]}), extra)
+}
+
+/// A body with fields added or replaced.
+fn with(mut body: Value, extra: Value) -> Value {
     if let (Value::Object(body), Value::Object(extra)) = (&mut body, extra) {
         body.extend(extra);
     }
     body
+}
+
+/// A request that asks the bundled model for the capital of France, with fields of one's own.
+#[must_use]
+pub fn france(extra: Value) -> Value {
+    let body = json!({
+        "model": "tiny-kimi", "messages": [{"role": "user", "content": "What is the capital of France?"}],
+    });
+    with(body, extra)
+}
+
+/// The text of an answer that must be one.
+///
+/// # Panics
+/// If it is none.
+#[must_use]
+pub fn text(answer: &Answer) -> String {
+    let body = answer.json();
+    assert_eq!(answer.status, 200, "{body}");
+    body["choices"][0]["message"]["content"].as_str().expect("an answer has a text").to_owned()
 }
 
 /// The survival probe: whatever went before, an ordinary request is served.

@@ -12,7 +12,7 @@ use tessera_runtime::engine::{EngineStopped, EngineThreads};
 use tessera_tests::engine::tiny_kimi;
 use tessera_tests::kernels::write_bundle;
 use tessera_tests::stand_in::Program;
-use tessera_tests::wire::{Answer, ask, chat};
+use tessera_tests::wire::{ask, chat, france, text};
 use tokio::task::JoinHandle;
 
 const PROGRAM: Program = Program { tmp: env!("CARGO_TARGET_TMPDIR") };
@@ -67,22 +67,6 @@ fn on_stand_in<F: Future<Output = ()>>(
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(body());
     })
-}
-
-fn france(extra: Value) -> Value {
-    let mut body = json!({
-        "model": "tiny-kimi", "messages": [{"role": "user", "content": "What is the capital of France?"}],
-    });
-    for (key, value) in extra.as_object().unwrap() {
-        body[key] = value.clone();
-    }
-    body
-}
-
-fn text(answer: &Answer) -> String {
-    let body = answer.json();
-    assert_eq!(answer.status, 200, "{body}");
-    body["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
 }
 
 /// FP8 prefill over BF16, INT4 decode over FP8, as the first command serves.

@@ -13,7 +13,7 @@ use tessera::text::TextModel;
 use tessera_runtime::device::DeviceError;
 use tessera_runtime::engine::{EngineHandle, EngineThreads};
 use tessera_tests::engine::{Engine, Hook, Sizes, config, model, no_hook, tiny_kimi};
-use tessera_tests::wire::{Answer, Client, ask, chat};
+use tessera_tests::wire::{Client, ask, chat, france, text};
 use tokio::task::JoinHandle;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -103,22 +103,6 @@ impl Served {
             assert_eq!(free + cached + quarantined, self.metric(&name("kv_pages")).await);
         }
     }
-}
-
-fn france(extra: Value) -> Value {
-    let mut body = json!({
-        "model": "tiny-kimi", "messages": [{"role": "user", "content": "What is the capital of France?"}],
-    });
-    for (key, value) in extra.as_object().unwrap() {
-        body[key] = value.clone();
-    }
-    body
-}
-
-fn text(answer: &Answer) -> String {
-    let body = answer.json();
-    assert_eq!(answer.status, 200, "{body}");
-    body["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
 }
 
 /// A stream that goes on until its client or the server ends it, read up to its first event.

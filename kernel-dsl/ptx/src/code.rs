@@ -62,6 +62,27 @@ impl From<&'static str> for Operand {
     }
 }
 
+impl Operand {
+    /// What lies so many bytes past an address.
+    pub(crate) fn at(base: impl Into<Self>, offset: usize) -> Self {
+        let offset = i64::try_from(offset).expect("tiles are small");
+        Self::At(Box::new(base.into()), offset)
+    }
+
+    /// Registers as a vector.
+    pub(crate) fn vector(regs: &[Reg]) -> Self {
+        Self::Vector(regs.iter().map(|reg| (*reg).into()).collect())
+    }
+
+    /// Registers that one access moves, and how its instruction says that there are several.
+    pub(crate) fn moved(regs: &[Reg]) -> (Self, String) {
+        match regs {
+            [one] => ((*one).into(), String::new()),
+            many => (Self::vector(many), format!(".v{}", many.len())),
+        }
+    }
+}
+
 /// Memory whose accesses by different threads must be kept apart by barriers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Buffer {

@@ -28,7 +28,7 @@ pub(crate) fn mma(call: &mut Call<'_, '_>) -> Decoded {
         return call.error("`.row.col` is missing");
     }
     let satfinite = call.has("satfinite");
-    let types = [types(call)?, types(call)?, types(call)?, types(call)?];
+    let types = [call.ty()?, call.ty()?, call.ty()?, call.ty()?];
     let [d, a, b, c] = types;
     let factors = factors(call, (a, b), depth, satfinite)?;
     let integers = matches!(factors, Factors::Bytes { .. });
@@ -60,11 +60,8 @@ pub(crate) fn mma(call: &mut Call<'_, '_>) -> Decoded {
     Ok((Op::Mma(Box::new(mma)), Class::Mma))
 }
 
-fn types(call: &mut Call<'_, '_>) -> Result<Ty, ParseError> {
-    call.ty()
-}
-
-fn factors(
+/// What is multiplied, by its types and the depth of one instruction.
+pub(super) fn factors(
     call: &Call<'_, '_>,
     (a, b): (Ty, Ty),
     depth: u32,

@@ -2,8 +2,7 @@
 
 use super::call::Call;
 use super::lanes::Decoded;
-use crate::ParseError;
-use crate::number;
+use super::matrix::factors;
 use crate::program::{Class, Factors, Left, Op, Queue, Wgmma};
 use crate::syntax::Arg;
 use crate::types::Ty;
@@ -59,6 +58,10 @@ fn multiply(call: &mut Call<'_, '_>) -> Decoded {
     let saturate = call.has("satfinite");
     let [d, a, b] = [call.ty()?, call.ty()?, call.ty()?];
     call.finish()?;
+    // An instruction always takes 32 bytes of a row.
+    if depth * a.bits() != 256 {
+        return call.error(format!("factors of {a:?} and {b:?} with depth {depth} are not known"));
+    }
     let factors = factors(call, (a, b), depth, saturate)?;
     let integers = matches!(factors, Factors::Bytes { .. });
     let half = match (d, integers) {
@@ -105,34 +108,4 @@ fn multiply(call: &mut Call<'_, '_>) -> Decoded {
         return call.error(format!("expected {expected} registers for D and 4 for A"));
     }
     Ok((Op::Wgmma(Box::new(wgmma)), Class::Mma))
-}
-
-fn factors(
-    call: &Call<'_, '_>,
-    (a, b): (Ty, Ty),
-    depth: u32,
-    saturate: bool,
-) -> Result<Factors, ParseError> {
-    let byte = |ty: Ty| matches!(ty, Ty::Signed(8) | Ty::Unsigned(8));
-    let factors = match (a, b, depth) {
-        (Ty::F16, Ty::F16, 16) => Factors::Float(number::F16),
-        (Ty::Bf16, Ty::Bf16, 16) => Factors::Float(number::BF16),
-        (Ty::Tf32, Ty::Tf32, 8) => Factors::Float(number::TF32),
-        (Ty::E4m3 | Ty::E5m2, Ty::E4m3 | Ty::E5m2, 32) => {
-            let format = |ty: Ty| if ty == Ty::E4m3 { number::E4M3 } else { number::E5M2 };
-            Factors::Eight { a: format(a), b: format(b) }
-        }
-        _ if byte(a) && byte(b) && depth == 32 => {
-            let [a_signed, b_signed] = [a, b].map(Ty::is_signed);
-            Factors::Bytes { a_signed, b_signed, saturate }
-        }
-        _ => {
-            return call
-                .error(format!("factors of {a:?} and {b:?} with depth {depth} are not known"));
-        }
-    };
-    if saturate && !matches!(factors, Factors::Bytes { .. }) {
-        return call.error("`.satfinite` is for integers");
-    }
-    Ok(factors)
 }

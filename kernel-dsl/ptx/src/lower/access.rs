@@ -345,7 +345,7 @@ impl Lower<'_> {
     }
 
     /// `start` and the thread's part of an index.
-    fn add_part(&mut self, start: Reg, part: Option<Reg>) -> Reg {
+    pub(crate) fn add_part(&mut self, start: Reg, part: Option<Reg>) -> Reg {
         let Some(part) = part else { return start };
         let wide = self.code.op(Class::B64, "cvt.u64.u32", [part.into()]);
         self.add(start.into(), wide.into())
@@ -422,7 +422,7 @@ impl Lower<'_> {
                 known.push((row, address));
             }
             let address = known.iter().find(|(known, _)| *known == row).expect("just added").1;
-            let place = place(address, layout.reg_place(first)[1] * bytes);
+            let place = Operand::at(address, layout.reg_place(first)[1] * bytes);
             let regs = match way {
                 Way::Load => &results[first / pack..(first + run).div_ceil(pack)],
                 Way::Store { packed, .. } => &packed[first / pack..(first + run).div_ceil(pack)],
@@ -455,7 +455,7 @@ impl Lower<'_> {
                 }
                 Way::Store { single, .. } => single[reg],
             };
-            self.access_regs(access, way, (place(address, 0), &[target], bytes), here);
+            self.access_regs(access, way, (Operand::at(address, 0), &[target], bytes), here);
         }
         for (result, codes) in results.iter().zip(self.packed(elem, &codes, pack)) {
             if pack > 1 {
@@ -472,13 +472,8 @@ impl Lower<'_> {
         (place, regs, bytes): (Operand, &[Reg], usize),
         inside: Option<Reg>,
     ) {
-        let count = regs.len();
-        let width = bytes * 8 / count;
-        let values = match regs {
-            [one] => Operand::Reg(*one),
-            many => Operand::Vector(many.iter().map(|reg| (*reg).into()).collect()),
-        };
-        let vector = if count == 1 { String::new() } else { format!(".v{count}") };
+        let width = bytes * 8 / regs.len();
+        let (values, vector) = Operand::moved(regs);
         let read_only = is_read_only(self.kernel, access.param);
         let view = Buffer::View(access.param);
         match way {
@@ -504,7 +499,7 @@ impl Lower<'_> {
         let window = op.window().expect("asked of windows only");
         let bytes = element_bits(elem) / 8;
         let (address, inside) = self.leading(window.param, window.at, window.end, bytes);
-        (window.param, place(address, 0), inside)
+        (window.param, Operand::at(address, 0), inside)
     }
 
     fn load_one(&mut self, op: &Op, elem: Elem) -> Reg {
@@ -559,7 +554,7 @@ impl Lower<'_> {
             let step = self.step_bytes(param, axis, bytes);
             address = self.mad((*index).into(), step, address.into());
         }
-        (place(address, 0), inside.expect("a view has an axis"))
+        (Operand::at(address, 0), inside.expect("a view has an axis"))
     }
 
     fn gather(&mut self, op: &Op, param: usize, layout: &Layout) -> Vec<Reg> {
@@ -632,9 +627,4 @@ impl Lower<'_> {
 /// Elements of one access.
 fn run(layout: &Layout, bytes: usize) -> usize {
     layout.run().min(ACCESS_BYTES / bytes)
-}
-
-fn place(address: Reg, offset: usize) -> Operand {
-    #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
-    Operand::At(Box::new(address.into()), offset as i64)
 }

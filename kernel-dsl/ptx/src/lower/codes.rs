@@ -55,7 +55,8 @@ impl Lower<'_> {
         single.chunks(pack).map(|codes| self.side_by_side(codes, bits)).collect()
     }
 
-    fn side_by_side(&mut self, codes: &[Reg], bits: usize) -> Reg {
+    /// Codes in one register, the first in its low bits.
+    pub(crate) fn side_by_side(&mut self, codes: &[Reg], bits: usize) -> Reg {
         let mut word = codes[0];
         for (i, code) in codes.iter().enumerate().skip(1) {
             #[expect(clippy::cast_possible_wrap, reason = "bits of a register")]
@@ -171,20 +172,20 @@ impl Lower<'_> {
     /// Two neighbouring codes of a register as f16.
     fn fp8_pair(&mut self, element: Element, reg: Reg, pair: usize) -> [Reg; 2] {
         let word = self.field(reg, pair * 16, 16, if pair == 0 { 32 } else { 16 * (pair + 1) });
-        let codes = self.code.op(Class::B16, "cvt.u16.u32", [word.into()]);
-        let both = self.fp8_to_f16x2(element, codes);
-        let halves = [self.code.reg(Class::B16), self.code.reg(Class::B16)];
-        let list = Operand::Vector(halves.map(Operand::from).to_vec());
-        self.code.push("mov.b32", vec![list, both.into()]);
-        halves
+        self.fp8_halves(element, word)
     }
 
-    pub(crate) fn fp8_to_f16x2(&mut self, element: Element, codes: Reg) -> Reg {
+    /// The two codes in the low half of a register as f16.
+    pub(crate) fn fp8_halves(&mut self, element: Element, word: Reg) -> [Reg; 2] {
+        let codes = self.code.op(Class::B16, "cvt.u16.u32", [word.into()]);
         let op = match element.name() {
             "e4m3" => "cvt.rn.f16x2.e4m3x2",
             _ => "cvt.rn.f16x2.e5m2x2",
         };
-        self.code.op(Class::B32, op, [codes.into()])
+        let both = self.code.op(Class::B32, op, [codes.into()]);
+        let halves = [self.code.reg(Class::B16), self.code.reg(Class::B16)];
+        self.code.push("mov.b32", vec![Operand::vector(&halves), both.into()]);
+        halves
     }
 
     /// Codes of f32 values, one a register: nearest, ties to even, saturating.

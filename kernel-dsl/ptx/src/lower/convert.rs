@@ -157,11 +157,9 @@ impl Lower<'_> {
             return one(&mut self.code, reg);
         }
         let halves = self.code.regs(Class::B32, 2);
-        let both = Operand::Vector(halves.iter().map(|half| (*half).into()).collect());
-        self.code.push("mov.b64", vec![both, reg.into()]);
-        let moved: Vec<Operand> =
-            halves.into_iter().map(|half| one(&mut self.code, half).into()).collect();
-        self.code.op(Class::B64, "mov.b64", [Operand::Vector(moved)])
+        self.code.push("mov.b64", vec![Operand::vector(&halves), reg.into()]);
+        let moved: Vec<Reg> = halves.into_iter().map(|half| one(&mut self.code, half)).collect();
+        self.code.op(Class::B64, "mov.b64", [Operand::vector(&moved)])
     }
 
     /// Through shared memory: everybody writes what it holds, everybody reads what it wants.
@@ -186,7 +184,7 @@ impl Lower<'_> {
         for (first, group, op) in groups("st.shared", elem, &held.layout, &words) {
             let index = held.layout.reg_part(first) + part;
             let [row, col] = [index / held.layout.cols, index % held.layout.cols];
-            let to = at(&base, place.first + (row * place.pitch + col) * bytes);
+            let to = Operand::at(base.clone(), place.first + (row * place.pitch + col) * bytes);
             let effect = Effect::Write(place.buffer, Share::Op(u32::MAX));
             self.code.push_with(op, vec![to, group], guard.clone(), effect);
         }
@@ -206,7 +204,7 @@ impl Lower<'_> {
         for (first, group, op) in groups("ld.shared", elem, want, &regs) {
             let index = want.reg_part(first) + part;
             let [row, col] = [index / want.cols, index % want.cols];
-            let from = at(&base, place.first + (row * place.pitch + col) * bytes);
+            let from = Operand::at(base.clone(), place.first + (row * place.pitch + col) * bytes);
             self.code.push_with(
                 op,
                 vec![group, from],
@@ -329,18 +327,8 @@ fn groups(
     let group = |(i, regs): (usize, &[Reg])| {
         let first = i * count * unit;
         let width = bytes * 8;
-        match regs {
-            [one] => (first, (*one).into(), format!("{kind}.u{width}")),
-            many => {
-                let list = many.iter().map(|reg| (*reg).into()).collect();
-                (first, Operand::Vector(list), format!("{kind}.v{count}.u{width}"))
-            }
-        }
+        let (values, vector) = Operand::moved(regs);
+        (first, values, format!("{kind}{vector}.u{width}"))
     };
     regs.chunks(count).enumerate().map(group).collect()
-}
-
-fn at(base: &Operand, offset: usize) -> Operand {
-    #[expect(clippy::cast_possible_wrap, reason = "shared memory is small")]
-    Operand::At(Box::new(base.clone()), offset as i64)
 }

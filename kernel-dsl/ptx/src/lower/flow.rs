@@ -278,7 +278,7 @@ impl Lower<'_> {
         let first = self.first_thread();
         self.code.begin();
         let old = self.code.reg(Class::B32);
-        let place = Operand::At(Box::new(faults.into()), 0);
+        let place = Operand::at(faults, 0);
         #[expect(clippy::cast_possible_wrap, reason = "asserts are few")]
         let number = number as i64 + 1;
         let operands = vec![old.into(), place, 0.into(), number.into()];

@@ -74,8 +74,7 @@ impl Lower<'_> {
 
     fn mma(&mut self, a: [Reg; 4], b: [Reg; 2], c: [Reg; 4]) -> [Reg; 4] {
         let d = [(); 4].map(|()| self.code.reg(Class::B32));
-        let list = |regs: &[Reg]| Operand::Vector(regs.iter().map(|reg| (*reg).into()).collect());
-        let operands = vec![list(&d), list(&a), list(&b), list(&c)];
+        let operands = [&d[..], &a, &b, &c].map(Operand::vector).to_vec();
         self.code.push("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", operands);
         d
     }

@@ -106,10 +106,7 @@ impl Lower<'_> {
         PackedWindow {
             row: self.add_index(Some(window.row), down),
             col: self.add_index(Some(window.col), across),
-            col_multiple: gcd(
-                window.col_multiple,
-                if cols == 0 { window.col_multiple } else { cols },
-            ),
+            col_multiple: gcd(window.col_multiple, cols),
             ..*window
         }
     }
@@ -123,14 +120,7 @@ impl Lower<'_> {
         regs.iter().for_each(|reg| self.code.set(*reg, 0.into()));
         let row_bytes = self.row_bytes(window);
         let rows = self.code_rows(window, layout, row_bytes);
-        let part = self.thread_part(layout, Some(Axis::Cols));
-        let col = match part {
-            None => window.col,
-            Some(part) => {
-                let wide = self.code.op(Class::B64, "cvt.u64.u32", [part.into()]);
-                self.add(window.col.into(), wide.into())
-            }
-        };
+        let col = self.window_col(window, layout, 0);
         let run = layout.run().min(ACCESS_BITS / bits);
         // Runs of codes that fill whole bytes, wherever the window begins.
         let fill = 8 / gcd(8, bits);
@@ -167,11 +157,7 @@ impl Lower<'_> {
     /// whether there is one.
     fn window_row(&mut self, window: &PackedWindow, layout: &Layout, row: usize) -> (Reg, Reg) {
         let part = self.thread_part(layout, Some(Axis::Rows));
-        let mut at = window.row;
-        if let Some(part) = part {
-            let wide = self.code.op(Class::B64, "cvt.u64.u32", [part.into()]);
-            at = self.add(at.into(), wide.into());
-        }
+        let at = self.add_part(window.row, part);
         #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
         let at = self.add_index(Some(at), row as i64);
         let mut inside = self.inside(at, window.rows.into());
@@ -255,15 +241,8 @@ impl Lower<'_> {
             let offset = layout.reg_place(first)[1] * bits / 8;
             let group = &regs[first / pack..(first + run).div_ceil(pack)];
             let width = bytes * 8 / group.len();
-            let (vector, values) = match group {
-                [one] => (String::new(), Operand::Reg(*one)),
-                many => {
-                    let list = many.iter().map(|reg| (*reg).into()).collect();
-                    (format!(".v{}", many.len()), Operand::Vector(list))
-                }
-            };
-            #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
-            let place = Operand::At(Box::new(address.into()), offset as i64);
+            let (values, vector) = Operand::moved(group);
+            let place = Operand::at(address, offset);
             let op = format!("ld.global.nc{vector}.u{width}");
             let effect = crate::code::Effect::None;
             self.code.push_with(op, vec![values, place], Some(inside.into()), effect);
@@ -282,18 +261,9 @@ impl Lower<'_> {
             let address = self.add(row.into(), byte.into());
             let offset = layout.reg_place(first)[1] * bits / 8;
             let bytes: Vec<Reg> = (offset..offset + run * bits / 8)
-                .map(|offset| {
-                    let part = self.code.reg(Class::B32);
-                    self.code.set(part, 0.into());
-                    #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
-                    let place = Operand::At(Box::new(address.into()), offset as i64);
-                    let effect = crate::code::Effect::None;
-                    let operands = vec![part.into(), place];
-                    self.code.push_with("ld.global.nc.u8", operands, Some(inside.into()), effect);
-                    part
-                })
+                .map(|offset| self.load_guarded((address, offset), 8, inside))
                 .collect();
-            let word = self.packed_word(&bytes, 8);
+            let word = self.side_by_side(&bytes, 8);
             for (i, reg) in regs[first..first + run].iter().enumerate() {
                 let code = self.field(word, i * bits, bits, run * bits);
                 self.code.set(*reg, code.into());
@@ -319,16 +289,8 @@ impl Lower<'_> {
             let bit = self.code.op(Class::B64, "mul.lo.s64", [at.into(), step.into()]);
             let byte = self.code.op(Class::B64, "shr.u64", [bit.into(), 3.into()]);
             let address = self.add(row.into(), byte.into());
-            let code = self.code.reg(Class::B32);
-            self.code.set(code, 0.into());
             let width = bits.next_power_of_two().max(8);
-            let load = |lower: &mut Self, to: Reg, offset: i64, width: usize, guard: Reg| {
-                let place = Operand::At(Box::new(address.into()), offset);
-                let op = format!("ld.global.nc.u{width}");
-                let effect = crate::code::Effect::None;
-                lower.code.push_with(op, vec![to.into(), place], Some(guard.into()), effect);
-            };
-            load(self, code, 0, width, inside);
+            let code = self.load_guarded((address, 0), width, inside);
             if bits.is_multiple_of(8) {
                 single.push(code);
                 continue;
@@ -336,12 +298,10 @@ impl Lower<'_> {
             let mut word = code;
             if 8 % bits != 0 {
                 // The code may go on in the next byte, if the row has one.
-                let next = self.code.reg(Class::B32);
-                self.code.set(next, 0.into());
                 let after = self.add(byte.into(), 1.into());
                 let there = self.inside(after, row_bytes.into());
                 let there = self.both(there, inside);
-                load(self, next, 1, 8, there);
+                let next = self.load_guarded((address, 1), 8, there);
                 let sources = [next.into(), code.into(), 8.into(), 8.into()];
                 word = self.code.op(Class::B32, "bfi.b32", sources);
             }
@@ -351,20 +311,9 @@ impl Lower<'_> {
             single.push(self.code.op(Class::B32, "and.b32", [moved.into(), mask.into()]));
         }
         for (to, from) in regs.iter().zip(single.chunks(pack)) {
-            let word = self.packed_word(from, bits);
+            let word = self.side_by_side(from, bits);
             self.code.set(*to, word.into());
         }
-    }
-
-    fn packed_word(&mut self, codes: &[Reg], bits: usize) -> Reg {
-        let mut word = codes[0];
-        for (i, code) in codes.iter().enumerate().skip(1) {
-            #[expect(clippy::cast_possible_wrap, reason = "bits of a register")]
-            let (at, bits) = ((i * bits) as i64, bits as i64);
-            let sources = [(*code).into(), word.into(), at.into(), bits.into()];
-            word = self.code.op(Class::B32, "bfi.b32", sources);
-        }
-        word
     }
 
     /// Values of a packed window in a layout, scales applied; zeros outside.
@@ -442,11 +391,7 @@ impl Lower<'_> {
 
     fn window_col(&mut self, window: &PackedWindow, layout: &Layout, col: usize) -> Reg {
         let part = self.thread_part(layout, Some(Axis::Cols));
-        let mut at = window.col;
-        if let Some(part) = part {
-            let wide = self.code.op(Class::B64, "cvt.u64.u32", [part.into()]);
-            at = self.add(at.into(), wide.into());
-        }
+        let at = self.add_part(window.col, part);
         #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
         self.add_index(Some(at), col as i64)
     }
@@ -469,7 +414,7 @@ impl Lower<'_> {
         let zero = window.format.zero_point.then(|| {
             let address = self.argument(window.words + 2);
             let address = self.add(address.into(), index.into());
-            self.load_guarded(address, 8, inside)
+            self.load_guarded((address, 0), 8, inside)
         });
         (Some(scale), zero)
     }
@@ -538,7 +483,7 @@ impl Lower<'_> {
         let step = bytes as i64;
         let scales = self.argument(window.words + 1);
         let address = self.mad(index.into(), step.into(), scales.into());
-        let stored = self.load_guarded(address, bytes * 8, inside);
+        let stored = self.load_guarded((address, 0), bytes * 8, inside);
         let scale = match tile.scale {
             ScaleType::F32 => stored,
             ScaleType::F16 => {
@@ -557,19 +502,19 @@ impl Lower<'_> {
     fn tensor_scale(&mut self, window: &PackedWindow, inside: Reg) -> Reg {
         let scales = self.argument(window.words + 3);
         match window.matrix {
-            None => self.load_guarded(scales, 32, inside),
+            None => self.load_guarded((scales, 0), 32, inside),
             Some((matrix, _)) => {
                 let address = self.mad(matrix.into(), 4.into(), scales.into());
-                self.load_guarded(address, 32, inside)
+                self.load_guarded((address, 0), 32, inside)
             }
         }
     }
 
     /// A number of so many bits, 0 where it is not there.
-    fn load_guarded(&mut self, address: Reg, width: usize, inside: Reg) -> Reg {
+    fn load_guarded(&mut self, (address, offset): (Reg, usize), width: usize, inside: Reg) -> Reg {
         let result = self.code.reg(Class::B32);
         self.code.set(result, 0.into());
-        let place = Operand::At(Box::new(address.into()), 0);
+        let place = Operand::at(address, offset);
         let op = format!("ld.global.nc.u{width}");
         let effect = crate::code::Effect::None;
         self.code.push_with(op, vec![result.into(), place], Some(inside.into()), effect);

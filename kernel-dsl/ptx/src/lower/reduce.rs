@@ -55,7 +55,7 @@ impl Lower<'_> {
                 Some(part) => self.code.op(Class::B32, "sub.u32", [last.into(), part.into()]),
                 None => self.code.op(Class::B32, "mov.b32", [last.into()]),
             };
-            let both = Operand::Vector(vec![early.into(), key.into()]);
+            let both = Operand::vector(&[early, key]);
             keys.push(self.code.op(Class::B64, "mov.b64", [both]));
         }
         let keys = Held { layout: held.layout, regs: keys };

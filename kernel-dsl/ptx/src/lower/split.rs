@@ -129,11 +129,7 @@ impl Lower<'_> {
             let sources = [place[0].0.into(), place[1].0.into(), (a | (4 + b) << 4).into()];
             self.code.op(Class::B32, "prmt.b32", sources)
         };
-        let codes = self.code.op(Class::B16, "cvt.u16.u32", [word.into()]);
-        let both = self.fp8_to_f16x2(element, codes);
-        let halves = [self.code.reg(Class::B16), self.code.reg(Class::B16)];
-        let list = Operand::Vector(halves.map(Operand::from).to_vec());
-        self.code.push("mov.b32", vec![list, both.into()]);
+        let halves = self.fp8_halves(element, word);
         let values = halves.map(|half| self.code.op(Class::B32, "cvt.f32.f16", [half.into()]));
         self.bf16_pair(values[0], values[1])
     }
