@@ -217,7 +217,11 @@ impl Lower<'_> {
     }
 
     /// The thread's first byte of a place in shared memory, less the place's own first.
-    pub(crate) fn shared_base(&mut self, layout: &Layout, (place, bytes): (Place, usize)) -> Operand {
+    pub(crate) fn shared_base(
+        &mut self,
+        layout: &Layout,
+        (place, bytes): (Place, usize),
+    ) -> Operand {
         let address = self.shared_address(layout, (place.pitch, bytes));
         match place.slot {
             None => address,

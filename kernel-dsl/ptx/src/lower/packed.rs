@@ -423,9 +423,9 @@ impl Lower<'_> {
         {
             let bytes = tile.scale.bytes();
             let stored = self.ring_tile((scales, bytes), (&tile, layout), [row, col], ring.skipped);
-            let zero = ring.zeros.map(|zeros| {
-                self.ring_tile((zeros, 1), (&tile, layout), [row, col], ring.skipped)
-            });
+            let zero = ring
+                .zeros
+                .map(|zeros| self.ring_tile((zeros, 1), (&tile, layout), [row, col], ring.skipped));
             return (Some(self.scale_of(window, &tile, stored)), zero);
         }
         let (at, row_inside) = self.window_row(window, layout, row);
@@ -541,7 +541,12 @@ impl Lower<'_> {
     }
 
     /// A number of so many bits, 0 where it is not there.
-    pub(crate) fn load_guarded(&mut self, (address, offset): (Reg, usize), width: usize, inside: Reg) -> Reg {
+    pub(crate) fn load_guarded(
+        &mut self,
+        (address, offset): (Reg, usize),
+        width: usize,
+        inside: Reg,
+    ) -> Reg {
         let result = self.code.reg(Class::B32);
         self.code.set(result, 0.into());
         let place = Operand::at(address, offset);

@@ -1,8 +1,8 @@
 //! Rows of bytes on their way from global to shared memory while the threads do something else.
 
+use super::Lower;
 use super::convert::Place;
 use super::packed::PackedWindow;
-use super::Lower;
 use crate::ahead::MOST_COPY;
 use crate::code::{Class, Effect, Node, Operand, Reg};
 use crate::infer::element_bits;
