@@ -102,6 +102,11 @@ pub(crate) enum Effect {
     None,
     Read(Buffer, Share),
     Write(Buffer, Share),
+    /// An instruction of four warps begins to read what lies there, by the asynchronous proxy: it
+    /// sees what threads wrote if they fenced it and then met.
+    Fetch(Buffer),
+    /// Every fetch that this thread began is over: only now may others meet it and write there.
+    Fetched,
     /// All threads meet here: as good as a barrier.
     Meet,
 }
@@ -109,8 +114,12 @@ pub(crate) enum Effect {
 impl Effect {
     /// Whether it is on shared memory.
     pub(crate) fn is_shared(self) -> bool {
-        let (Self::Read(buffer, _) | Self::Write(buffer, _)) = self else { return false };
-        matches!(buffer, Buffer::Exchange | Buffer::Stage(_))
+        match self {
+            Self::Read(buffer, _) | Self::Write(buffer, _) | Self::Fetch(buffer) => {
+                matches!(buffer, Buffer::Exchange | Buffer::Stage(_))
+            }
+            Self::None | Self::Fetched | Self::Meet => false,
+        }
     }
 }
 
@@ -158,10 +167,12 @@ pub(crate) enum Node {
         together: bool,
     },
     /// All threads of the program wait for each other, for the sake of shared memory or of global
-    /// memory alone; unless it turned out not to be needed.
+    /// memory alone; unless it turned out not to be needed. With a fence, what they wrote to shared
+    /// memory is then seen by the asynchronous proxy too.
     Barrier {
         shared: bool,
         needed: bool,
+        fence: bool,
     },
 }
 

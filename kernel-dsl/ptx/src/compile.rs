@@ -58,7 +58,7 @@ pub fn compile(kernel: &Kernel, origin: &Origin, target: Sm) -> Result<Compiled,
         let message = format!("{WARPS} is {warps}, expected a power of two of at most 32");
         return Err(vec![error("K036", message)]);
     }
-    let lowered = lower(kernel, warps.ilog2() as usize)?;
+    let lowered = lower(kernel, warps.ilog2() as usize, target)?;
     let Lowered { code, mut nodes, params, shared_bytes, asserts } = lowered;
     barriers::insert(&mut nodes);
     let mut missing = Vec::new();

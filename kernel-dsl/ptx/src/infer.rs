@@ -4,7 +4,8 @@
 //! from a tile stays where the tile is. A tile that is the same everywhere, or a function of its
 //! indices alone, has no layout of its own: it is made where it is wanted, as it is wanted.
 
-use crate::dot::DotPlan;
+use crate::dot::{DotPlan, SidePlan};
+use crate::isa::Sm;
 use crate::layout::{Axis, Layout};
 use std::collections::{HashMap, HashSet};
 use tessera_tile_ir::op::OpKind;
@@ -26,14 +27,14 @@ pub(crate) struct Layouts {
 /// Bytes that a thread loads at once.
 const ACCESS_BYTES: usize = 16;
 
-pub(crate) fn infer(kernel: &Kernel, warp_bits: usize) -> Layouts {
+pub(crate) fn infer(kernel: &Kernel, warp_bits: usize, target: Sm) -> Layouts {
     let layouts = Layouts {
         of: vec![None; kernel.values.len()],
         dots: HashMap::new(),
         deferred: HashSet::new(),
         staged: HashSet::new(),
     };
-    let mut inference = Inference { kernel, warp_bits, layouts };
+    let mut inference = Inference { kernel, warp_bits, target, layouts };
     inference.dots(&kernel.body);
     inference.region(&kernel.body);
     inference.layouts
@@ -42,6 +43,7 @@ pub(crate) fn infer(kernel: &Kernel, warp_bits: usize) -> Layouts {
 struct Inference<'k> {
     kernel: &'k Kernel,
     warp_bits: usize,
+    target: Sm,
     layouts: Layouts,
 }
 
@@ -51,9 +53,13 @@ impl Inference<'_> {
         for &id in &region.ops {
             let op = self.kernel.op(id);
             op.regions.iter().for_each(|region| self.dots(region));
-            let Some(plan) = DotPlan::new(self.kernel, op, self.warp_bits) else { continue };
+            let size = (self.warp_bits, self.target);
+            let Some(plan) = DotPlan::new(self.kernel, op, size) else { continue };
             for (operand, side) in [(0, &plan.left), (1, &plan.right)] {
-                self.sink(op.operands[operand], &side.layout, region);
+                match &side.cores {
+                    None => self.sink(op.operands[operand], &side.layout, region),
+                    Some(_) => self.feed(op.operands[operand], side),
+                }
             }
             self.layouts.dots.insert(id, plan);
         }
@@ -83,6 +89,20 @@ impl Inference<'_> {
                 } else if bits.is_multiple_of(8) && self.kernel.ty(value).len() > 1 {
                     self.layouts.staged.insert(value);
                 }
+            }
+            _ => {}
+        }
+    }
+
+    /// Decides how a load is best made that threads write to shared memory for instructions of four
+    /// warps.
+    fn feed(&mut self, value: Value, side: &SidePlan) {
+        let Some(op) = self.kernel.ops.iter().find(|op| op.results.contains(&value)) else { return };
+        match op.kind {
+            OpKind::Quantize(_) => self.feed(op.operands[0], side),
+            OpKind::Transpose => self.feed(op.operands[0], &side.transposed()),
+            OpKind::Load(_) | OpKind::LoadUntil(_) if self.kernel.ty(value).elem == Elem::F32 => {
+                self.layouts.of[index(value)] = side.feed(self.warp_bits);
             }
             _ => {}
         }

@@ -46,6 +46,11 @@ impl Sm {
         }
     }
 
+    /// Whether it has matrix instructions of four warps.
+    pub fn has_warpgroups(self) -> bool {
+        require("wgmma.fence.sync.aligned", self).is_ok()
+    }
+
     /// The target of that name in PTX.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|sm| sm.name() == name)

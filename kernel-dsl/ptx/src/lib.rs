@@ -9,6 +9,7 @@ mod barriers;
 pub mod bundle;
 mod code;
 mod compile;
+mod cores;
 mod dot;
 mod extents;
 mod infer;

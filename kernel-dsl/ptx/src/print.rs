@@ -78,7 +78,12 @@ impl Printer {
             Node::Barrier { .. } if self.one_warp => {
                 self.line(depth, "bar.warp.sync 0xffffffff;");
             }
-            Node::Barrier { shared: true, .. } => self.line(depth, "bar.sync 0;"),
+            Node::Barrier { shared: true, fence, .. } => {
+                if *fence {
+                    self.line(depth, "fence.proxy.async.shared::cta;");
+                }
+                self.line(depth, "bar.sync 0;");
+            }
             Node::Barrier { .. } => self.line(depth, "bar.sync 0; // global memory"),
             Node::Loop { head, go_on, body } => {
                 let [top, end] = [self.label(), self.label()];

@@ -16,10 +16,12 @@ mod operand;
 mod packed;
 mod reduce;
 mod split;
+mod warpgroup;
 
 use crate::code::{Buffer, Class, Code, Effect, Node, Operand, Reg};
 use crate::dot::{DotPlan, SidePlan};
 use crate::infer::{Layouts, axis_of, element_bits, index, infer};
+use crate::isa::Sm;
 use crate::layout::{Axis, Layout};
 use convert::Place;
 use operand::Input;
@@ -53,9 +55,13 @@ pub(crate) struct Lowered {
 ///
 /// # Errors
 /// What this target has no code for, at the author's place.
-pub(crate) fn lower(kernel: &Kernel, warp_bits: usize) -> Result<Lowered, Vec<BuildError>> {
+pub(crate) fn lower(
+    kernel: &Kernel,
+    warp_bits: usize,
+    target: Sm,
+) -> Result<Lowered, Vec<BuildError>> {
     check(kernel)?;
-    let mut lower = Lower::new(kernel, warp_bits);
+    let mut lower = Lower::new(kernel, warp_bits, target);
     lower.arguments();
     lower.region(&kernel.body);
     let Lower { mut code, prologue, errors, asserts, words, .. } = lower;
@@ -162,7 +168,7 @@ pub(crate) enum Made {
 }
 
 impl<'k> Lower<'k> {
-    fn new(kernel: &'k Kernel, warp_bits: usize) -> Self {
+    fn new(kernel: &'k Kernel, warp_bits: usize, target: Sm) -> Self {
         let mut def = vec![None; kernel.values.len()];
         for (i, op) in (0..).zip(&kernel.ops) {
             op.results.iter().for_each(|result| def[index(*result)] = Some(OpId(i)));
@@ -171,7 +177,7 @@ impl<'k> Lower<'k> {
             kernel,
             warp_bits,
             code: Code::new(kernel.loc),
-            layouts: infer(kernel, warp_bits),
+            layouts: infer(kernel, warp_bits, target),
             prologue: Vec::new(),
             def,
             held: vec![Vec::new(); kernel.values.len()],

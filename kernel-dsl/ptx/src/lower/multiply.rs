@@ -21,6 +21,9 @@ impl Lower<'_> {
         let right = self.input(op.operands[1], &plan.right);
         let (a, b) = if plan.swapped { (right, left) } else { (left, right) };
         let mut sums = self.get(op.operands[2], &plan.result).regs;
+        if let Source::Cores(cores) = &b.source {
+            return self.dot_of_four(plan, (&a, cores), &sums);
+        }
         for first in &plan.order.chunks {
             let (mut a, mut b) = (self.chunk(&a, *first), self.chunk(&b, *first));
             self.multiply_chunk(plan, (&mut a, &mut b), &mut sums);
@@ -89,6 +92,9 @@ impl Lower<'_> {
         };
         // Weights are the instruction's left side.
         let (a, b) = (w, x);
+        if let Source::Cores(cores) = &b.input.source {
+            return self.dot_scaled_of_four(plan, (&a, &b, cores), &sums);
+        }
         let is_scaled = a.has_scales || b.has_scales;
         let k = plan.left.layout.cols;
         for first in (0..k).step_by(plan.group) {
@@ -117,7 +123,7 @@ impl Lower<'_> {
     }
 
     /// The sums of a group times its scales, added to what came before.
-    fn rescale(
+    pub(super) fn rescale(
         &mut self,
         plan: &DotPlan,
         [a, b]: &[GroupScales; 2],
@@ -174,7 +180,7 @@ impl Lower<'_> {
     }
 
     /// The scales of the group that begins at a column, by row.
-    fn group_scales(&mut self, side: &ScaledSide, first: usize) -> GroupScales {
+    pub(super) fn group_scales(&mut self, side: &ScaledSide, first: usize) -> GroupScales {
         let mut found = GroupScales::default();
         if !side.has_scales {
             return found;
@@ -237,8 +243,17 @@ impl Lower<'_> {
         let held = self.natural(x);
         let group = tile.cols.min(held.layout.cols);
         let scales = self.scales_of(&held, group, tile.divisor);
-        let planes = self.byte_planes(&held, &scales, (group, format.element));
-        let source = self.share_planes(&planes);
+        let codes = self.int_codes(&held, &scales, (group, format.element));
+        let source = match &side.cores {
+            Some(_) => {
+                let codes = Held { layout: held.layout.clone(), regs: codes };
+                self.share_cores(&codes, (side, 2), Self::byte_pair)
+            }
+            None => {
+                let planes = self.byte_planes(&held.layout, &codes);
+                self.share_planes(&planes)
+            }
+        };
         let mut want = Layout {
             regs: rows.regs.iter().map(|step| step * scales.layout.cols).collect(),
             lanes: rows.lanes.map(|step| step * scales.layout.cols),
@@ -282,18 +297,16 @@ impl Lower<'_> {
         Held { layout, regs }
     }
 
-    /// Integers of 16 bits as planes of bfloat16: multiples of 256, and what they leave. Each is
-    /// exact.
-    fn byte_planes(
+    /// The integers of a tile's numbers, given the scales of its groups.
+    fn int_codes(
         &mut self,
         held: &Held,
         scales: &Held,
         (group, element): (usize, Element),
-    ) -> Vec<Held> {
+    ) -> Vec<Reg> {
         let layout = &held.layout;
         let groups = scales.layout.cols;
-        let codes: Vec<Reg> = held
-            .regs
+        held.regs
             .iter()
             .enumerate()
             .map(|(reg, x)| {
@@ -304,23 +317,34 @@ impl Lower<'_> {
                     .expect("every group has a scale");
                 self.int_code(element, *x, scales.regs[scale])
             })
-            .collect();
+            .collect()
+    }
+
+    /// Integers of 16 bits as planes of bfloat16.
+    fn byte_planes(&mut self, layout: &Layout, codes: &[Reg]) -> Vec<Held> {
         let mut planes = [Vec::new(), Vec::new()];
         let pack = layout.run().min(2);
         for numbers in codes.chunks(pack) {
-            let both = [numbers[0], numbers[pack - 1]];
-            let lows = both.map(|number| {
-                self.code.op(Class::B32, "bfe.s32", [number.into(), 0.into(), 8.into()])
-            });
-            let highs = [0, 1]
-                .map(|i| self.code.op(Class::B32, "sub.s32", [both[i].into(), lows[i].into()]));
-            for (plane, parts) in planes.iter_mut().zip([highs, lows]) {
-                let [first, second] =
-                    parts.map(|part| self.code.op(Class::B32, "cvt.rn.f32.s32", [part.into()]));
-                plane.push(self.bf16_pair(first, second));
-            }
+            let parts = self.byte_pair([numbers[0], numbers[pack - 1]]);
+            planes.iter_mut().zip(parts).for_each(|(plane, part)| plane.push(part));
         }
         planes.map(|regs| Held { layout: layout.clone(), regs }).to_vec()
+    }
+
+    /// Two integers of 16 bits as pairs of bfloat16: multiples of 256, and what they leave. Each is
+    /// exact.
+    fn byte_pair(&mut self, both: [Reg; 2]) -> Vec<Reg> {
+        let lows = both
+            .map(|number| self.code.op(Class::B32, "bfe.s32", [number.into(), 0.into(), 8.into()]));
+        let highs =
+            [0, 1].map(|i| self.code.op(Class::B32, "sub.s32", [both[i].into(), lows[i].into()]));
+        [highs, lows]
+            .map(|parts| {
+                let [first, second] =
+                    parts.map(|part| self.code.op(Class::B32, "cvt.rn.f32.s32", [part.into()]));
+                self.bf16_pair(first, second)
+            })
+            .to_vec()
     }
 
     /// The nearest integer to `x / scale`; 0 where the scale is 0 or NaN.
@@ -345,7 +369,7 @@ fn blocks(plan: &DotPlan) -> Vec<Block> {
 
 /// Registers of the result that an instruction gives: the second of two rows or columns that are
 /// one and the same is the first again.
-fn result_regs(plan: &DotPlan, [row, col]: Block) -> [usize; 4] {
+pub(super) fn result_regs(plan: &DotPlan, [row, col]: Block) -> [usize; 4] {
     let result = &plan.result;
     let [down, across] = if plan.swapped { [1, result.cols] } else { [result.cols, 1] };
     let find = |row: usize, col: usize| {
@@ -368,9 +392,9 @@ fn scale_layout(plan: &DotPlan, is_x: bool) -> Layout {
 }
 
 /// One side of a scaled dot.
-struct ScaledSide {
-    input: Input,
-    has_scales: bool,
+pub(super) struct ScaledSide {
+    pub(super) input: Input,
+    pub(super) has_scales: bool,
     /// Its rows as the result has them.
     rows: Layout,
     /// Scales that were computed rather than loaded.
@@ -387,7 +411,7 @@ struct MadeScales {
 
 /// Scales of one group by row, and what to take off its codes.
 #[derive(Default)]
-struct GroupScales {
+pub(super) struct GroupScales {
     scales: HashMap<usize, Reg>,
-    zeros: HashMap<usize, Reg>,
+    pub(super) zeros: HashMap<usize, Reg>,
 }
