@@ -19,8 +19,11 @@ pub struct Counts {
     pub shared_bytes: u64,
     /// Passes over shared memory beyond those that the bytes need.
     pub shared_conflicts: u64,
-    /// Tensor-core operations.
+    /// Tensor-core operations of a warp; those of `wgmma` count once for each eight columns, as
+    /// `mma.sync` would.
     pub mma: u64,
+    /// Of them, those of `wgmma`.
+    pub wgmma: u64,
     /// Barriers of a CTA that warps came to.
     pub barriers: u64,
 }
@@ -34,6 +37,7 @@ impl AddAssign<&Counts> for Counts {
         self.shared_bytes += other.shared_bytes;
         self.shared_conflicts += other.shared_conflicts;
         self.mma += other.mma;
+        self.wgmma += other.wgmma;
         self.barriers += other.barriers;
     }
 }

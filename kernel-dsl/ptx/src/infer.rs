@@ -97,7 +97,9 @@ impl Inference<'_> {
     /// Decides how a load is best made that threads write to shared memory for instructions of four
     /// warps.
     fn feed(&mut self, value: Value, side: &SidePlan) {
-        let Some(op) = self.kernel.ops.iter().find(|op| op.results.contains(&value)) else { return };
+        let Some(op) = self.kernel.ops.iter().find(|op| op.results.contains(&value)) else {
+            return;
+        };
         match op.kind {
             OpKind::Quantize(_) => self.feed(op.operands[0], side),
             OpKind::Transpose => self.feed(op.operands[0], &side.transposed()),
