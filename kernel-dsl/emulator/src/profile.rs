@@ -22,8 +22,6 @@ pub struct Counts {
     /// Tensor-core operations of a warp; those of `wgmma` count once for each eight columns, as
     /// `mma.sync` would.
     pub mma: u64,
-    /// Of them, those of `wgmma`.
-    pub wgmma: u64,
     /// Barriers of a CTA that warps came to.
     pub barriers: u64,
 }
@@ -37,7 +35,6 @@ impl AddAssign<&Counts> for Counts {
         self.shared_bytes += other.shared_bytes;
         self.shared_conflicts += other.shared_conflicts;
         self.mma += other.mma;
-        self.wgmma += other.wgmma;
         self.barriers += other.barriers;
     }
 }

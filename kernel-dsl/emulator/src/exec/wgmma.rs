@@ -148,9 +148,7 @@ pub(super) fn issue(
 /// Counts an operation as the `mma.sync` that it stands for, and a quarter of what the four warps read
 /// of shared memory.
 fn count(counts: &mut Counts, wgmma: &Wgmma) {
-    let operations = u64::from(wgmma.columns / 8);
-    counts.mma += operations;
-    counts.wgmma += operations;
+    counts.mma += u64::from(wgmma.columns / 8);
     counts.shared_bytes += u64::from(wgmma.columns) * ROW as u64 / 4;
     if matches!(wgmma.left, Left::Descriptor(_)) {
         counts.shared_bytes += 16 * ROW as u64;
