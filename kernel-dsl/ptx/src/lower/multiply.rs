@@ -1,5 +1,6 @@
 //! Dots by matrix instructions.
 
+use super::convert::Place;
 use super::operand::{Chunk, Form, Input, Source};
 use super::split::PLANES;
 use super::{Held, Lower};
@@ -185,16 +186,23 @@ impl Lower<'_> {
         if !side.has_scales {
             return found;
         }
+        if let Some(MadeScales::Shared { place, group }) = &side.made {
+            let rows = side.rows.transposed();
+            let regs = self.read_shared(Elem::F32, &rows, *place, first / group * rows.cols);
+            found
+                .scales
+                .extend(regs.into_iter().enumerate().map(|(i, reg)| (rows.reg_part(i), reg)));
+            return found;
+        }
         for reg in 0..side.rows.num_regs() {
             let row = side.rows.reg_part(reg);
             match (&side.made, &side.input.source) {
-                (Some(made), _) => {
-                    let group = first / made.group;
-                    let part = row * made.layout.cols + group;
-                    let reg = (0..made.layout.num_regs())
-                        .find(|reg| made.layout.reg_part(*reg) == part)
+                (Some(MadeScales::Registers { layout, regs, group }), _) => {
+                    let part = row * layout.cols + first / group;
+                    let reg = (0..layout.num_regs())
+                        .find(|reg| layout.reg_part(*reg) == part)
                         .expect("every group of a row has a scale");
-                    found.scales.insert(row, made.regs[reg]);
+                    found.scales.insert(row, regs[reg]);
                 }
                 (None, Source::Window { window, .. }) => {
                     let (scale, zero) = self.scale_at(window, &side.rows, [row, first]);
@@ -203,7 +211,7 @@ impl Lower<'_> {
                         found.zeros.insert(row, self.zero_pair(zero));
                     }
                 }
-                (None, _) => unreachable!("scales are made or lie in a window"),
+                _ => unreachable!("scales are made or lie in a window"),
             }
         }
         found
@@ -244,16 +252,18 @@ impl Lower<'_> {
         let group = tile.cols.min(held.layout.cols);
         let scales = self.scales_of(&held, group, tile.divisor);
         let codes = self.int_codes(&held, &scales, (group, format.element));
-        let source = match &side.cores {
-            Some(_) => {
-                let codes = Held { layout: held.layout.clone(), regs: codes };
-                self.share_cores(&codes, (side, 2), Self::byte_pair)
-            }
-            None => {
-                let planes = self.byte_planes(&held.layout, &codes);
-                self.share_planes(&planes)
-            }
-        };
+        if side.cores.is_some() {
+            let codes = Held { layout: held.layout, regs: codes };
+            let source = self.share_cores(&codes, (side, 2), Self::byte_pair);
+            let input = Input { source, form: Form::Planes, side: side.clone() };
+            // Side by side for each group, and read when it is multiplied: too many to keep.
+            let across = Held { layout: scales.layout.transposed(), regs: scales.regs };
+            let place = self.share_tile(Elem::F32, &across);
+            let made = Some(MadeScales::Shared { place, group });
+            return Some(ScaledSide { input, has_scales: true, rows, made });
+        }
+        let planes = self.byte_planes(&held.layout, &codes);
+        let source = self.share_planes(&planes);
         let mut want = Layout {
             regs: rows.regs.iter().map(|step| step * scales.layout.cols).collect(),
             lanes: rows.lanes.map(|step| step * scales.layout.cols),
@@ -263,7 +273,7 @@ impl Lower<'_> {
         };
         want.regs.splice(0..0, bits(scales.layout.cols));
         let regs = self.convert(Elem::F32, &scales, &want);
-        let made = Some(MadeScales { layout: want, regs, group });
+        let made = Some(MadeScales::Registers { layout: want, regs, group });
         let input = Input { source, form: Form::Planes, side: side.clone() };
         Some(ScaledSide { input, has_scales: true, rows, made })
     }
@@ -401,12 +411,12 @@ pub(super) struct ScaledSide {
     made: Option<MadeScales>,
 }
 
-/// Scales, `[rows, groups]`, in the layout of the result's rows.
-struct MadeScales {
-    layout: Layout,
-    regs: Vec<Reg>,
-    /// Columns that share one.
-    group: usize,
+/// Scales that were computed; `group` columns share one.
+enum MadeScales {
+    /// `[rows, groups]`, in the layout of the result's rows.
+    Registers { layout: Layout, regs: Vec<Reg>, group: usize },
+    /// `[groups, rows]`.
+    Shared { place: Place, group: usize },
 }
 
 /// Scales of one group by row, and what to take off its codes.

@@ -35,8 +35,12 @@ struct Sums {
     fresh: bool,
 }
 
-/// A sum of one scale group and its scales.
-type Group = (Vec<Reg>, [GroupScales; 2]);
+/// The sum of the scale group that begins at a column, and its scales of the left side.
+struct Group {
+    first: usize,
+    regs: Vec<Reg>,
+    scales: GroupScales,
+}
 
 impl Lower<'_> {
     /// A tile of numbers as the side that instructions read from shared memory.
@@ -211,28 +215,39 @@ impl Lower<'_> {
         let order = &plan.order;
         let k = plan.left.layout.cols;
         for first in (0..k).step_by(plan.group) {
-            let scales = [self.group_scales(a, first), self.group_scales(b, first)];
+            let scales = self.group_scales(a, first);
             let regs = self.code.regs(Class::B32, sums.len());
             let mut group = Sums { regs, fresh: true };
             let own = first..first + plan.group;
             for chunk in order.chunks.iter().filter(|chunk| own.contains(chunk)) {
                 let mut left = self.chunk(&a.input, *chunk);
-                left.zeros.clone_from(&scales[0].zeros);
+                left.zeros.clone_from(&scales.zeros);
                 self.issue(plan, &mut left, (cores, *chunk), &mut group);
                 if *chunk > 0 {
                     self.wait(1);
                 }
-                if let Some((group, scales)) = before.take() {
-                    sums = self.rescale(plan, &scales, (&sums, &group));
+                if let Some(before) = before.take() {
+                    sums = self.rescale_group(plan, before, (b, &sums));
                 }
             }
-            before = Some((group.regs, scales));
+            before = Some(Group { first, regs: group.regs, scales });
         }
         self.wait(0);
         match before {
-            Some((group, scales)) => self.rescale(plan, &scales, (&sums, &group)),
+            Some(group) => self.rescale_group(plan, group, (b, &sums)),
             None => sums,
         }
+    }
+
+    /// The sums of a group times its scales, added to what came before.
+    fn rescale_group(
+        &mut self,
+        plan: &DotPlan,
+        group: Group,
+        (b, sums): (&ScaledSide, &[Reg]),
+    ) -> Vec<Reg> {
+        let scales = [group.scales, self.group_scales(b, group.first)];
+        self.rescale(plan, &scales, (sums, &group.regs))
     }
 
     /// Registers of their own for sums that begin with something.
