@@ -4,6 +4,7 @@
 //! The instructions run on while threads make the fragments of the next chunk. Those of one chunk are
 //! a group; a thread waits for the one before the last, whose registers are then free again.
 
+use super::address::sum_of_steps;
 use super::multiply::{GroupScales, ScaledSide, result_regs};
 use super::operand::{Chunk, Form, Input, Source};
 use super::split::{PLANES, is_exact};
@@ -139,18 +140,19 @@ impl Lower<'_> {
         for (i, warp) in order.groups.iter().enumerate() {
             steps[LANE_BITS + warp] = own << i;
         }
-        let group = self.thread_steps(steps);
+        let thread = self.thread();
+        let group = sum_of_steps(&mut self.code, thread, &steps);
         #[expect(clippy::cast_possible_wrap, reason = "strides are small")]
         let strides = ((order.leading() / 16) << 16 | (CORE / 16) << 32) as i64;
-        let descriptor = self.before(|code| {
-            let start = code.op(Class::B32, "mov.u32", ["smem".into()]);
-            let mut start = code.op(Class::B32, "shr.u32", [start.into(), 4.into()]);
-            if let Some(group) = group {
-                start = code.op(Class::B32, "add.u32", [start.into(), group.into()]);
-            }
-            let wide = code.op(Class::B64, "cvt.u64.u32", [start.into()]);
-            code.op(Class::B64, "or.b64", [wide.into(), strides.into()])
-        });
+        // Not before the entry's loops: a register for all of it is dearer than a few instructions.
+        let code = &mut self.code;
+        let start = code.op(Class::B32, "mov.u32", ["smem".into()]);
+        let mut start = code.op(Class::B32, "shr.u32", [start.into(), 4.into()]);
+        if let Some(group) = group {
+            start = code.op(Class::B32, "add.u32", [start.into(), group.into()]);
+        }
+        let wide = code.op(Class::B64, "cvt.u64.u32", [start.into()]);
+        let descriptor = code.op(Class::B64, "or.b64", [wide.into(), strides.into()]);
         Cores { buffer, first, planes, along_k, order, descriptor }
     }
 
@@ -164,21 +166,21 @@ impl Lower<'_> {
         let places: Vec<CorePlace> =
             layout.lanes.iter().chain(&layout.warps).map(|step| place(*step)).collect();
         let part = |part: fn(&CorePlace) -> usize| places.iter().map(part).collect::<Vec<usize>>();
-        let byte = self.thread_steps(part(|place| place.byte));
-        let second = self.thread_steps(part(|place| place.second));
-        let instruction = self.thread_steps(part(|place| place.instruction));
-        #[expect(clippy::cast_possible_wrap, reason = "shared memory is small")]
-        let [leading, step] = [cores.order.leading() as i64, cores.order.step() as i64];
-        self.before(|code| {
-            let mut address = code.op(Class::B32, "mov.u32", ["smem".into()]);
-            for (part, step) in [(byte, 1), (second, leading), (instruction, step)] {
-                if let Some(part) = part {
-                    let sources = [part.into(), step.into(), address.into()];
-                    address = code.op(Class::B32, "mad.lo.u32", sources);
-                }
-            }
-            address
-        })
+        let thread = self.thread();
+        let parts = [
+            (part(|place| place.byte), 1),
+            (part(|place| place.second), cores.order.leading()),
+            (part(|place| place.instruction), cores.order.step()),
+        ];
+        let code = &mut self.code;
+        let mut address = code.op(Class::B32, "mov.u32", ["smem".into()]);
+        for (steps, bytes) in parts {
+            let Some(part) = sum_of_steps(code, thread, &steps) else { continue };
+            #[expect(clippy::cast_possible_wrap, reason = "shared memory is small")]
+            let sources = [part.into(), (bytes as i64).into(), address.into()];
+            address = code.op(Class::B32, "mad.lo.u32", sources);
+        }
+        address
     }
 
     /// `a * b + sums`.
