@@ -45,7 +45,7 @@ impl State {
 
     fn touch(&mut self, effect: Effect) {
         match effect {
-            Effect::None => {}
+            Effect::None | Effect::Fill => {}
             Effect::Meet => self.meet(false),
             Effect::Read(buffer, share) => {
                 self.touched.entry(buffer).or_default().readers.insert(share);
@@ -77,7 +77,7 @@ impl State {
     fn conflicts(&self, effect: Effect) -> bool {
         let touched = |buffer| self.touched.get(&buffer);
         match effect {
-            Effect::None | Effect::Meet | Effect::Fetched => false,
+            Effect::None | Effect::Fill | Effect::Meet | Effect::Fetched => false,
             Effect::Read(buffer, share) => {
                 touched(buffer).is_some_and(|touched| meets(share, &touched.writers))
             }
@@ -173,16 +173,19 @@ fn follow(nodes: &mut Vec<Node>, state: &mut State, insert: bool) -> usize {
             Node::Barrier { needed: true, fence, .. } => state.meet(*fence),
             Node::Barrier { .. } => {}
             Node::Inst(inst) => state.touch(inst.effect),
-            Node::Loop { head, body, .. } => {
+            Node::Loop { head, body, runs, .. } => {
                 // After the first turn every barrier between turns is in place; the second changes
-                // nothing but the state. A loop may also end before its first turn.
+                // nothing but the state. A loop may also end before its first turn, if nobody
+                // saw to it that it does not.
                 conflicts += follow(head, state, insert);
                 let before = state.clone();
                 for _ in 0..2 {
                     conflicts += follow(body, state, insert);
                     conflicts += follow(head, state, insert);
                 }
-                state.join(&before);
+                if !*runs {
+                    state.join(&before);
+                }
             }
             Node::If { yes, no, together: true, .. } => {
                 let mut other = state.clone();
@@ -247,7 +250,7 @@ mod tests {
     }
 
     fn repeat(body: Vec<Node>) -> Node {
-        Node::Loop { head: Vec::new(), go_on: Reg { class: Class::Pred, id: 0 }, body }
+        Node::Loop { head: Vec::new(), go_on: Reg { class: Class::Pred, id: 0 }, body, runs: false }
     }
 
     /// `b` for a barrier, `f` for one with a fence, `.` for an instruction, loops in parentheses.

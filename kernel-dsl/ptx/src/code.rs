@@ -90,6 +90,8 @@ pub(crate) enum Buffer {
     Exchange,
     /// A tile that stays in shared memory.
     Stage(usize),
+    /// The slots of the tiles of loops in shared memory, one loop's at a time.
+    Ring,
     /// A view that the kernel writes, by its parameter.
     View(usize),
 }
@@ -107,6 +109,8 @@ pub(crate) enum Effect {
     Fetch(Buffer),
     /// Every fetch that this thread began is over: only now may others meet it and write there.
     Fetched,
+    /// Writes a slot of a ring that nobody reads before the ring's next barrier.
+    Fill,
     /// All threads meet here: as good as a barrier.
     Meet,
 }
@@ -116,9 +120,9 @@ impl Effect {
     pub(crate) fn is_shared(self) -> bool {
         match self {
             Self::Read(buffer, _) | Self::Write(buffer, _) | Self::Fetch(buffer) => {
-                matches!(buffer, Buffer::Exchange | Buffer::Stage(_))
+                !matches!(buffer, Buffer::View(_))
             }
-            Self::None | Self::Fetched | Self::Meet => false,
+            Self::None | Self::Fetched | Self::Fill | Self::Meet => false,
         }
     }
 }
@@ -158,6 +162,8 @@ pub(crate) enum Node {
         head: Vec<Node>,
         go_on: Reg,
         body: Vec<Node>,
+        /// Whether there certainly is a first turn.
+        runs: bool,
     },
     If {
         condition: Reg,

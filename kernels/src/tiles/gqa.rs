@@ -63,7 +63,7 @@ pub fn gqa_decode<KV: Stored>(
 #[kernel(
     grid = (cdiv(T, QUERIES), H),
     formats(KV = kv_formats),
-    variants(cpu: DH = [128]; gpu: DH = [128], WARPS = [8]),
+    variants(cpu: DH = [128]; gpu: DH = [128], WARPS = [8], STAGES = [2]),
     class = bounded
 )]
 pub fn gqa_prefill<KV: Stored>(

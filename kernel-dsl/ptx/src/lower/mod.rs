@@ -15,7 +15,9 @@ mod multiply;
 mod operand;
 mod packed;
 mod reduce;
+mod ring;
 mod split;
+mod strip;
 mod warpgroup;
 
 use crate::code::{Buffer, Class, Code, Effect, Node, Operand, Reg};
@@ -25,6 +27,7 @@ use crate::isa::Sm;
 use crate::layout::{Axis, Layout};
 use convert::Place;
 use operand::Input;
+use ring::RingWindow;
 use std::collections::HashMap;
 use tessera_tile_ir::op::{Literal, OpKind};
 use tessera_tile_ir::{BuildError, Elem, Kernel, Loc, Op, OpId, ParamKind, Value};
@@ -51,17 +54,19 @@ pub(crate) struct Lowered {
     pub(crate) asserts: Vec<(String, Loc)>,
 }
 
-/// Lowers a kernel for `2^warp_bits` warps.
+/// Lowers a kernel for `2^warp_bits` warps, whose loops fetch tiles `stages - 1` turns ahead.
 ///
 /// # Errors
 /// What this target has no code for, at the author's place.
 pub(crate) fn lower(
     kernel: &Kernel,
-    warp_bits: usize,
+    (warp_bits, stages): (usize, usize),
     target: Sm,
 ) -> Result<Lowered, Vec<BuildError>> {
     check(kernel)?;
-    let mut lower = Lower::new(kernel, warp_bits, target);
+    let mut lower = Lower::new(kernel, (warp_bits, stages), target);
+    // The slots of rings lie first.
+    lower.stage_bytes = lower.ring_bytes(&kernel.body);
     lower.arguments();
     lower.region(&kernel.body);
     let Lower { mut code, prologue, errors, asserts, words, .. } = lower;
@@ -140,6 +145,10 @@ pub(crate) struct Lower<'k> {
     inputs: HashMap<(Value, SidePlan), Input>,
     /// Tiles that stay in shared memory.
     staged: HashMap<Value, Place>,
+    /// Windows of packed views that lie in shared memory.
+    windows: HashMap<Value, RingWindow>,
+    /// Slots of the rings that loads run ahead in, below 2 for none.
+    stages_ahead: usize,
     /// What each open region made and will forget.
     made: Vec<Vec<Made>>,
     /// First word of each parameter's arguments.
@@ -165,10 +174,11 @@ pub(crate) enum Made {
     Held(Value),
     Input(Value, Box<SidePlan>),
     Staged(Value),
+    Window(Value),
 }
 
 impl<'k> Lower<'k> {
-    fn new(kernel: &'k Kernel, warp_bits: usize, target: Sm) -> Self {
+    fn new(kernel: &'k Kernel, (warp_bits, stages_ahead): (usize, usize), target: Sm) -> Self {
         let mut def = vec![None; kernel.values.len()];
         for (i, op) in (0..).zip(&kernel.ops) {
             op.results.iter().for_each(|result| def[index(*result)] = Some(OpId(i)));
@@ -177,12 +187,14 @@ impl<'k> Lower<'k> {
             kernel,
             warp_bits,
             code: Code::new(kernel.loc),
-            layouts: infer(kernel, warp_bits, target),
+            layouts: infer(kernel, (warp_bits, stages_ahead), target),
             prologue: Vec::new(),
             def,
             held: vec![Vec::new(); kernel.values.len()],
             inputs: HashMap::new(),
             staged: HashMap::new(),
+            windows: HashMap::new(),
+            stages_ahead,
             made: vec![Vec::new()],
             param_words: Vec::new(),
             words: 0,
@@ -294,6 +306,7 @@ impl<'k> Lower<'k> {
                 Made::Held(value) => drop(self.held[index(value)].pop()),
                 Made::Input(value, side) => drop(self.inputs.remove(&(value, *side))),
                 Made::Staged(value) => drop(self.staged.remove(&value)),
+                Made::Window(value) => drop(self.windows.remove(&value)),
             }
         }
     }

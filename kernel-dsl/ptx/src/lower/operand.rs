@@ -169,10 +169,11 @@ impl Lower<'_> {
     pub(crate) fn stage(&mut self, elem: Elem, [rows, cols]: [usize; 2]) -> Place {
         let bytes = exchange_bytes(elem);
         let pitch = pitch(rows, cols, bytes);
-        let (buffer, first) = (Buffer::Stage(self.stages), self.stage_bytes);
-        self.stages += 1;
+        let first = self.stage_bytes;
         self.stage_bytes = (first + rows * pitch * bytes).next_multiple_of(16);
-        Place { buffer, first, pitch }
+        let buffer = Buffer::Stage(self.stages);
+        self.stages += 1;
+        Place { buffer, first, pitch, slot: None }
     }
 
     /// The chunk of an operand that begins at `k`.

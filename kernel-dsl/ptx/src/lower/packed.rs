@@ -3,6 +3,7 @@
 //! Nothing is loaded where the window is taken: whoever decodes or multiplies it loads what it needs
 //! in the layout it needs.
 
+use super::ring::RingWindow;
 use super::{Held, Lower};
 use crate::code::{Class, Node, Operand, Reg};
 use crate::layout::{Axis, Layout};
@@ -15,17 +16,19 @@ use tessera_tile_ir::{Elem, Op, Value};
 pub(crate) struct PackedWindow {
     pub(crate) format: &'static Format,
     /// First word of the view's arguments.
-    words: usize,
+    pub(crate) words: usize,
     /// Index of the matrix, if there are several, and whether it exists.
-    matrix: Option<(Reg, Reg)>,
+    pub(crate) matrix: Option<(Reg, Reg)>,
     /// First row and column of the window.
-    row: Reg,
-    col: Reg,
+    pub(crate) row: Reg,
+    pub(crate) col: Reg,
     /// Rows and columns of a matrix.
-    rows: Reg,
-    cols: Reg,
+    pub(crate) rows: Reg,
+    pub(crate) cols: Reg,
     /// What the first column is known to be a multiple of.
     pub(crate) col_multiple: usize,
+    /// Where it lies in shared memory, if a loop brought it there.
+    pub(crate) ring: Option<RingWindow>,
 }
 
 /// A scale and a zero point, where the format has them.
@@ -57,6 +60,7 @@ impl Lower<'_> {
             rows: self.extent(param, rank - 2),
             cols: self.extent(param, rank - 1),
             col_multiple: self.multiple_of(col),
+            ring: self.windows.get(&value).copied(),
         })
     }
 
@@ -101,6 +105,10 @@ impl Lower<'_> {
         window: &PackedWindow,
         [rows, cols]: [usize; 2],
     ) -> PackedWindow {
+        if let Some(ring) = window.ring {
+            let skipped = [ring.skipped[0] + rows, ring.skipped[1] + cols];
+            return PackedWindow { ring: Some(RingWindow { skipped, ..ring }), ..*window };
+        }
         #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
         let [down, across] = [rows as i64, cols as i64];
         PackedWindow {
@@ -113,6 +121,10 @@ impl Lower<'_> {
 
     /// Codes of a window in a layout.
     pub(crate) fn window_codes(&mut self, window: &PackedWindow, layout: &Layout) -> Held {
+        if let Some(ring) = window.ring {
+            let regs = self.ring_codes(window.format, ring, layout);
+            return Held { layout: layout.clone(), regs };
+        }
         let elem = Elem::Packed(window.format);
         let bits = window.format.element.bits();
         let pack = Self::pack(elem, layout);
@@ -141,7 +153,7 @@ impl Lower<'_> {
     }
 
     /// Bytes of a row of codes.
-    fn row_bytes(&mut self, window: &PackedWindow) -> Reg {
+    pub(crate) fn row_bytes(&mut self, window: &PackedWindow) -> Reg {
         let bits = window.format.element.bits();
         let cols = window.cols;
         #[expect(clippy::cast_possible_wrap, reason = "bits of an element")]
@@ -405,6 +417,17 @@ impl Lower<'_> {
         [row, col]: [usize; 2],
     ) -> ScaleAt {
         let Some(tile) = window.format.scale_tile else { return (None, None) };
+        if let Some(ring) = window.ring
+            && let Some(scales) = ring.scales
+            && ring.zeros.is_some() == window.format.zero_point
+        {
+            let bytes = tile.scale.bytes();
+            let stored = self.ring_tile((scales, bytes), (&tile, layout), [row, col], ring.skipped);
+            let zero = ring
+                .zeros
+                .map(|zeros| self.ring_tile((zeros, 1), (&tile, layout), [row, col], ring.skipped));
+            return (Some(self.scale_of(window, &tile, stored)), zero);
+        }
         let (at, row_inside) = self.window_row(window, layout, row);
         let col = self.window_col(window, layout, col);
         let inside = self.inside(col, window.cols.into());
@@ -443,7 +466,7 @@ impl Lower<'_> {
     }
 
     /// Scale tiles before an index; none if there is one tile.
-    fn tiles_before(&mut self, at: Reg, extent: usize) -> Option<Reg> {
+    pub(crate) fn tiles_before(&mut self, at: Reg, extent: usize) -> Option<Reg> {
         match extent {
             WHOLE => None,
             1 => Some(at),
@@ -455,7 +478,7 @@ impl Lower<'_> {
     }
 
     /// Scale tiles along an axis.
-    fn tiles(&mut self, extent: Reg, tile: usize) -> Operand {
+    pub(crate) fn tiles(&mut self, extent: Reg, tile: usize) -> Operand {
         match tile {
             WHOLE => 1.into(),
             1 => extent.into(),
@@ -484,6 +507,11 @@ impl Lower<'_> {
         let scales = self.argument(window.words + 1);
         let address = self.mad(index.into(), step.into(), scales.into());
         let stored = self.load_guarded((address, 0), bytes * 8, inside);
+        self.scale_of(window, tile, stored)
+    }
+
+    /// The scale that is stored so, times the tensor's.
+    fn scale_of(&mut self, window: &PackedWindow, tile: &ScaleTile, stored: Reg) -> Reg {
         let scale = match tile.scale {
             ScaleType::F32 => stored,
             ScaleType::F16 => {
@@ -495,23 +523,30 @@ impl Lower<'_> {
         if !window.format.tensor_scale {
             return scale;
         }
-        let tensor = self.tensor_scale(window, inside);
+        let tensor = self.tensor_scale(window);
         self.code.op(Class::B32, "mul.rn.f32", [scale.into(), tensor.into()])
     }
 
-    fn tensor_scale(&mut self, window: &PackedWindow, inside: Reg) -> Reg {
+    /// The scale of the whole matrix; 0 if it does not exist.
+    fn tensor_scale(&mut self, window: &PackedWindow) -> Reg {
         let scales = self.argument(window.words + 3);
-        match window.matrix {
-            None => self.load_guarded((scales, 0), 32, inside),
-            Some((matrix, _)) => {
-                let address = self.mad(matrix.into(), 4.into(), scales.into());
-                self.load_guarded((address, 0), 32, inside)
-            }
-        }
+        let Some((matrix, exists)) = window.matrix else {
+            return self.before(|code| {
+                let place = Operand::at(scales, 0);
+                code.op(Class::B32, "ld.global.nc.u32", [place])
+            });
+        };
+        let address = self.mad(matrix.into(), 4.into(), scales.into());
+        self.load_guarded((address, 0), 32, exists)
     }
 
     /// A number of so many bits, 0 where it is not there.
-    fn load_guarded(&mut self, (address, offset): (Reg, usize), width: usize, inside: Reg) -> Reg {
+    pub(crate) fn load_guarded(
+        &mut self,
+        (address, offset): (Reg, usize),
+        width: usize,
+        inside: Reg,
+    ) -> Reg {
         let result = self.code.reg(Class::B32);
         self.code.set(result, 0.into());
         let place = Operand::at(address, offset);
