@@ -14,8 +14,9 @@ use tessera_tile_ir::{Elem, Kernel, Op, Value};
 
 /// The least inner extent of a dot: that of one instruction.
 const LEAST_K: usize = 16;
-/// The most columns of an instruction of four warps.
-const MOST_COLS: usize = 256;
+/// Columns of an instruction of four warps: below the least it is no faster than of so many, and
+/// `mma.sync` waits for nobody.
+const COLS_OF_FOUR: std::ops::RangeInclusive<usize> = 32..=256;
 
 /// The decisions for one dot.
 #[derive(Debug, Clone)]
@@ -293,8 +294,9 @@ impl Shape {
     /// if the shape does not suit them.
     fn cores(&self, slots: &Slots) -> Option<CoreOrder> {
         let four = self.warps.get(..2)?;
-        let eight = 8 << self.col_tiles.len();
-        if four.iter().any(|(row, _)| *row == 0) || self.col_lanes[2] == 0 || eight > MOST_COLS {
+        let cols = 8 << self.col_tiles.len();
+        let along_rows = four.iter().all(|(row, _)| *row != 0);
+        if !along_rows || self.col_lanes[2] == 0 || !COLS_OF_FOUR.contains(&cols) {
             return None;
         }
         let [second, pairs] = [slots.inner[0], slots.inner[1]];

@@ -120,24 +120,31 @@ fn mla_decode(kernel: &'static str, cache: &str, element: u64, parts: u64) -> Wo
 /// Weights of a projection.
 const K: u64 = 7168;
 const N: u64 = 2048;
-/// Rows of weights of a program, and of `x`.
+/// Rows of weights of a program, for few rows of `x` and for many, and then rows of `x`.
 const ROWS_OF_PROGRAM: u64 = 64;
+const ROWS_OF_LARGE: u64 = 128;
 const BLOCK: u64 = 64;
+/// Rows of an expert from which on there are many.
+const MANY: u64 = 32;
 
 /// A projection of 64 chosen experts, some rows each.
 fn w_gemm_grouped(rows: u64) -> Workload {
     const EXPERTS: u64 = 64;
+    let own = if rows < MANY { ROWS_OF_PROGRAM } else { ROWS_OF_LARGE };
     let mut case = case("w_gemm_grouped", "rows of one expert, one program");
-    case.dims = extents(&[("M", rows), ("N", ROWS_OF_PROGRAM), ("K", K), ("E", 1)]);
+    case.dims = extents(&[("M", rows), ("N", own), ("K", K), ("E", 1)]);
     case.arrays = [("expert_offsets".to_owned(), Fill::List(vec![int(0), int(rows)]))].into();
     let bytes = EXPERTS * rows * (K + N) * 4;
     Workload {
         name: format!("INT4 grouped GEM{}, rows: {rows}", if rows > 8 { 'M' } else { 'V' }),
         shape: format!("{EXPERTS} chosen experts, K = {K}, N = {N}, {rows} rows each"),
-        kernel: "w_gemm_grouped<int4-g32>",
+        kernel: match rows {
+            ..MANY => "w_gemm_grouped<int4-g32>[ROWS=64",
+            _ => "w_gemm_grouped<int4-g32>[ROWS=128",
+        },
         case,
-        programs: EXPERTS * N / ROWS_OF_PROGRAM,
-        weight_programs: EXPERTS * N / ROWS_OF_PROGRAM,
+        programs: EXPERTS * N / own,
+        weight_programs: EXPERTS * N / own,
         least_bytes: bytes,
         launch_bytes: bytes,
         flop: 2 * EXPERTS * rows * N * K,
@@ -148,16 +155,18 @@ fn w_gemm_grouped(rows: u64) -> Workload {
 /// A projection of a chunk of a prompt.
 fn w_gemm() -> Workload {
     const TOKENS: u64 = 2048;
-    let mut case = case("w_gemm", "a block of rows, one program");
-    case.dims = extents(&[("M", BLOCK), ("N", ROWS_OF_PROGRAM), ("K", K)]);
+    // The fewest that the variant is for.
+    const LEAST: u64 = 256;
+    let mut case = case("w_gemm", "the programs of some weight rows");
+    case.dims = extents(&[("M", LEAST), ("N", ROWS_OF_LARGE), ("K", K)]);
     let bytes = TOKENS * (K + N) * 4;
     Workload {
         name: "FP8 GEMM".to_owned(),
         shape: format!("{TOKENS} rows, K = {K}, N = {N}"),
-        kernel: "w_gemm<fp8-128x128>",
+        kernel: "w_gemm<fp8-128x128>[ROWS=128",
         case,
-        programs: TOKENS / BLOCK * N / ROWS_OF_PROGRAM,
-        weight_programs: N / ROWS_OF_PROGRAM,
+        programs: TOKENS / BLOCK * N / ROWS_OF_LARGE,
+        weight_programs: N / ROWS_OF_LARGE * (LEAST / BLOCK),
         // The weights of the case's program are counted for all of them.
         least_bytes: bytes,
         launch_bytes: bytes,
@@ -169,7 +178,7 @@ fn w_gemm() -> Workload {
 /// Attention of a chunk of a prompt whose first keys are its own.
 fn mla_prefill() -> Workload {
     const TOKENS: u64 = 2048;
-    const QUERIES: u64 = 32;
+    const QUERIES: u64 = 64;
     const NOPE: u64 = 128;
     const V: u64 = 128;
     // The program in the middle sees half of the keys, as programs do on average.
