@@ -128,8 +128,7 @@ impl Counted {
 
     /// Bytes of all weights, each once.
     fn weights_of_launch(&self) -> f64 {
-        let programs = self.workload.weight_programs as f64;
-        self.weight_bytes as f64 * programs / self.profile.ctas as f64
+        (self.weight_bytes * self.workload.weights) as f64
     }
 
     /// The times on a GPU. A multiprocessor that has one program more than others has all to wait.
@@ -200,7 +199,7 @@ mod tests {
     fn counted(total: Counts, programs: u64, ctas: u64) -> Counted {
         let mut workload = workloads().swap_remove(0);
         workload.programs = programs;
-        workload.weight_programs = programs;
+        workload.weights = programs;
         (workload.least_bytes, workload.launch_bytes, workload.flop) = (4_800_000, 4_800_000, 0);
         let profile = Profile { ctas, total, ..Profile::default() };
         let (label, forms) = (String::new(), Vec::new());

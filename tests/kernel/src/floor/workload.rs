@@ -17,8 +17,8 @@ pub struct Workload {
     pub case: Case,
     /// Programs of the launch: all do what those of the case do.
     pub programs: u64,
-    /// Of them, those that have weights of their own; others read the same again.
-    pub weight_programs: u64,
+    /// How many weights like the case's it reads.
+    pub weights: u64,
     /// Bytes that any way to compute it moves at least, weights apart.
     pub least_bytes: u64,
     /// Bytes that this launch moves if it moves each once, weights apart.
@@ -109,7 +109,7 @@ fn mla_decode(kernel: &'static str, cache: &str, element: u64, parts: u64) -> Wo
         kernel,
         case,
         programs: SEQUENCES * (HEADS / HEADS_OF_PROGRAM) * parts,
-        weight_programs: SEQUENCES * (HEADS / HEADS_OF_PROGRAM) * parts,
+        weights: 0,
         least_bytes: read + out,
         launch_bytes: read + out * parts,
         flop: 2 * rows * CONTEXT * (2 * RANK + ROPE),
@@ -144,7 +144,7 @@ fn w_gemm_grouped(rows: u64) -> Workload {
         },
         case,
         programs: EXPERTS * N / own,
-        weight_programs: EXPERTS * N / own,
+        weights: EXPERTS * N / own,
         least_bytes: bytes,
         launch_bytes: bytes,
         flop: 2 * EXPERTS * rows * N * K,
@@ -166,7 +166,7 @@ fn w_gemm() -> Workload {
         kernel: "w_gemm<fp8-128x128>[ROWS=128",
         case,
         programs: TOKENS / BLOCK * N / ROWS_OF_LARGE,
-        weight_programs: N / ROWS_OF_LARGE * (LEAST / BLOCK),
+        weights: N / ROWS_OF_LARGE,
         // The weights of the case's program are counted for all of them.
         least_bytes: bytes,
         launch_bytes: bytes,
@@ -213,7 +213,7 @@ fn mla_prefill() -> Workload {
         kernel: "mla_prefill[DN=128",
         case,
         programs: TOKENS / QUERIES * HEADS,
-        weight_programs: TOKENS / QUERIES * HEADS,
+        weights: 0,
         least_bytes: bytes,
         launch_bytes: bytes,
         flop: HEADS * TOKENS * TOKENS * (NOPE + ROPE + V),
@@ -249,7 +249,7 @@ fn page_tag_check() -> Workload {
         kernel: "page_tag_check",
         case,
         programs: SEQUENCES,
-        weight_programs: SEQUENCES,
+        weights: 0,
         least_bytes: bytes,
         launch_bytes: bytes,
         flop: 0,
