@@ -95,7 +95,7 @@ pub fn compile(kernel: &Kernel, origin: &Origin, target: Sm) -> Result<Compiled,
         target,
         params,
         threads: warps * 32,
-        shared: shared_bytes > 0,
+        shared: shared_bytes,
     };
     let ptx = module(&head, &code, &nodes);
     let threads = u32::try_from(warps * 32).expect("checked above");

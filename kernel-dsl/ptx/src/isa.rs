@@ -46,6 +46,11 @@ impl Sm {
         }
     }
 
+    /// Shared memory of a multiprocessor, in bytes.
+    pub const fn multiprocessor_shared_bytes(self) -> usize {
+        self.max_shared_bytes() + 1024
+    }
+
     /// Whether it has matrix instructions of four warps.
     pub fn has_warpgroups(self) -> bool {
         require("wgmma.fence.sync.aligned", self).is_ok()

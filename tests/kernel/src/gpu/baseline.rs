@@ -94,7 +94,7 @@ impl Figure {
         if now.ctas_per_sm < self.ctas_per_sm {
             worse.push(format!("CTA/SM {} -> {}", self.ctas_per_sm, now.ctas_per_sm));
         }
-        if self.products.by_matrix_unit() && now.products.unit != self.products.unit {
+        if self.products.by_matrix_unit() && !now.products.by_matrix_unit() {
             worse.push(format!("products by {} -> {}", self.products.unit, now.products.unit));
         }
         if let (None, Some(reason)) = (&self.ineligible, &now.ineligible) {

@@ -7,6 +7,7 @@ use super::diagnose::{SourceMap, refusals};
 use super::emulated::{self, Verdict};
 use super::explain::explain;
 use super::generate::{Generated, Variant};
+use super::ptxas::Finding;
 use super::report::{Report, Row, State};
 use super::toolchain::Toolchain;
 use super::{bar, bundle, by_hand, facts, generate};
@@ -323,6 +324,7 @@ fn say_findings(variants: &[Variant], outcomes: &[Outcome]) -> bool {
             Outcome::Assembled(made) => &made.warnings,
         };
         refused |= matches!(outcome, Outcome::Refused(_));
+        refused |= findings.iter().any(Finding::serializes);
         if !findings.is_empty() {
             let map = SourceMap::of(&variant.ptx);
             eprintln!("{}", refusals(&variant.label, findings, &map, &read));

@@ -30,6 +30,13 @@ pub struct Finding {
     pub message: String,
 }
 
+impl Finding {
+    /// Whether it makes instructions of four warps wait for each other, which no kernel is meant to.
+    pub fn serializes(&self) -> bool {
+        self.message.contains("wgmma.mma_async instructions are serialized")
+    }
+}
+
 /// Everything that it said of one file with one kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Said {
