@@ -246,7 +246,14 @@ mod tests {
 
     fn inst(effect: Effect) -> Node {
         let loc = Loc { file: "test.rs", line: 1, column: 1 };
-        Node::Inst(Inst { op: "op".into(), operands: Vec::new(), guard: None, effect, loc })
+        Node::Inst(Inst {
+            op: "op".into(),
+            operands: Vec::new(),
+            guard: None,
+            effect,
+            loc,
+            remark: None,
+        })
     }
 
     fn repeat(body: Vec<Node>) -> Node {

@@ -151,6 +151,8 @@ pub(crate) struct Inst {
     pub(crate) guard: Option<Operand>,
     pub(crate) effect: Effect,
     pub(crate) loc: Loc,
+    /// What readers should know of it.
+    pub(crate) remark: Option<&'static str>,
 }
 
 /// Structured code.
@@ -219,8 +221,15 @@ impl Code {
         guard: Option<Operand>,
         effect: Effect,
     ) {
-        let inst = Inst { op: op.into(), operands, guard, effect, loc: self.loc };
+        let inst = Inst { op: op.into(), operands, guard, effect, loc: self.loc, remark: None };
         self.node(Node::Inst(inst));
+    }
+
+    /// Says something of the instruction that was added last.
+    pub(crate) fn remark(&mut self, remark: &'static str) {
+        let last = self.open.last_mut().and_then(|nodes| nodes.last_mut());
+        let Some(Node::Inst(inst)) = last else { unreachable!("an instruction was added") };
+        inst.remark = Some(remark);
     }
 
     /// Adds an instruction with one result.

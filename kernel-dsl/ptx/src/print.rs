@@ -132,7 +132,8 @@ impl Printer {
         };
         let operands: Vec<String> = inst.operands.iter().map(operand).collect();
         let space = if operands.is_empty() { "" } else { " " };
-        self.line(depth, &format!("{guard}{}{space}{};", inst.op, operands.join(", ")));
+        let remark = inst.remark.map_or(String::new(), |remark| format!(" // {remark}"));
+        self.line(depth, &format!("{guard}{}{space}{};{remark}", inst.op, operands.join(", ")));
     }
 
     fn label(&mut self) -> String {

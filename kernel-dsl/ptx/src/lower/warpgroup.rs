@@ -196,6 +196,7 @@ impl Lower<'_> {
             self.issue(plan, &mut a, (b, *first), &mut sums);
             if i > 0 {
                 self.wait(1);
+                self.code.remark("registers of the chunk before");
             }
         }
         self.wait(0);
@@ -227,6 +228,9 @@ impl Lower<'_> {
                 self.issue(plan, &mut left, (cores, *chunk), &mut group);
                 if *chunk > 0 {
                     self.wait(1);
+                }
+                if *chunk > first {
+                    self.code.remark("registers of the chunk before");
                 }
                 if let Some(before) = before.take() {
                     sums = self.rescale_group(plan, before, (b, &sums));
