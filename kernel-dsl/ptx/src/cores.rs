@@ -126,3 +126,70 @@ impl SidePlan {
         Some(Layout { rows, cols, regs, lanes, warps: rest })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// Activations of 64 rows as codes of four bits want them.
+    fn side() -> SidePlan {
+        let order = CoreOrder {
+            k: vec![4, 8, 16, 1, 2, 32, 64],
+            other: vec![1, 2, 4, 8, 16, 32],
+            groups: vec![2],
+        };
+        let layout = Layout::blocked([64, 128], 4, 3);
+        let chunk = layout.clone();
+        SidePlan { layout, chunk, k_step: 1, other_step: 128, pair: 4, cores: Some(order) }
+    }
+
+    fn address(side: &SidePlan, [row, k]: [usize; 2], along_k: bool) -> usize {
+        let order = side.cores.as_ref().unwrap();
+        let index = row * 128 + k;
+        let steps = bits(64 * 128).into_iter().filter(|bit| index & bit != 0);
+        let places = steps.map(|step| side.core_place(order, step, along_k));
+        places.map(|p| p.byte + p.second * order.leading() + p.instruction * order.step()).sum()
+    }
+
+    #[test]
+    fn every_element_has_a_place_of_its_own() {
+        let side = side();
+        let bytes = side.cores.as_ref().unwrap().bytes();
+        for along_k in [true, false] {
+            let all = (0..64).flat_map(|row| (0..128).map(move |k| [row, k]));
+            let places: HashSet<usize> = all.map(|at| address(&side, at, along_k)).collect();
+            assert_eq!(places.len(), 64 * 128);
+            assert!(places.iter().all(|at| at % 2 == 0 && *at < bytes));
+        }
+    }
+
+    #[test]
+    fn cores_are_as_the_instruction_wants_them() {
+        let side = side();
+        let order = side.cores.as_ref().unwrap();
+        // Slots of `k` follow each other in a row, columns in the next rows; or the other way round.
+        let at = |row, k, along_k| address(&side, [row, k], along_k);
+        assert_eq!([at(0, 4, true), at(0, 8, true), at(0, 16, true)], [2, 4, 8]);
+        assert_eq!([at(1, 0, true), at(7, 28, true)], [16, 126]);
+        assert_eq!([at(0, 4, false), at(1, 0, false), at(7, 28, false)], [16, 2, 126]);
+        // Eight columns further, the other eight slots, the next instruction.
+        assert_eq!([at(8, 0, true), at(16, 0, false)], [CORE, 2 * CORE]);
+        assert_eq!([at(0, 1, true), at(0, 2, true)], [order.leading(), order.step()]);
+        assert_eq!([order.instruction(0), order.instruction(2), order.instruction(32)], [0, 1, 2]);
+        assert_eq!(order.eights(), 4);
+    }
+
+    #[test]
+    fn what_is_loaded_for_cores_is_loaded_once_and_wide() {
+        for warp_bits in [2, 3] {
+            let layout = side().feed(warp_bits).unwrap();
+            let steps = layout.regs.iter().chain(&layout.lanes).chain(&layout.warps);
+            assert_eq!(steps.sum::<usize>(), 64 * 128 - 1);
+            assert_eq!(layout.run(), 4);
+            // Eight columns a thread, and a row of a core to each lane of a pass.
+            assert!([128, 256, 512].iter().all(|row| layout.regs.contains(row)));
+            assert_eq!(layout.lanes, [4, 8, 16, 32, 64]);
+        }
+    }
+}

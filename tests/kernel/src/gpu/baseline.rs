@@ -236,6 +236,8 @@ mod tests {
         check(|f| f.local_bytes = 16, "=", &["lmem 0 -> 16"]);
         let by_fma = |f: &mut Figure| f.products = Products { unit: "FMA".to_owned(), count: 999 };
         check(by_fma, "=", &["products by HMMA -> FMA"]);
+        let by_four = |f: &mut Figure| f.products = Products { unit: "HGMMA".to_owned(), count: 9 };
+        check(by_four, "=", &[]);
         let ineligible = |f: &mut Figure| f.ineligible = Some("no program fits".to_owned());
         check(ineligible, "=", &["now ineligible: no program fits"]);
     }
