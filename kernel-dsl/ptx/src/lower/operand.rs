@@ -7,6 +7,7 @@
 use super::convert::{Place, exchange_bytes, pitch};
 use super::packed::PackedWindow;
 use super::split::{PLANES, is_exact};
+use super::warpgroup::Cores;
 use super::{Held, Lower, Made};
 use crate::code::{Buffer, Reg};
 use crate::dot::SidePlan;
@@ -41,6 +42,8 @@ pub(crate) enum Source {
     Window { window: PackedWindow, value: Value, scaled: bool },
     /// In shared memory, a place a plane.
     Shared(Vec<Place>, Elem),
+    /// In shared memory, as instructions of four warps read it.
+    Cores(Cores),
 }
 
 /// An operand of a dot: a tile, its place, and which thread takes what.
@@ -83,6 +86,7 @@ impl Lower<'_> {
             Some((OpKind::Transpose, [source])) => {
                 return self.input(*source, &side.transposed());
             }
+            _ if side.cores.is_some() => return self.core_input(value, side),
             Some((OpKind::Decode, [source])) => match self.elem(*source) {
                 Elem::Stored(element) => {
                     let form = Form::Codes(element, Elem::Stored(element));
@@ -202,6 +206,7 @@ impl Lower<'_> {
                 }
                 planes
             }
+            Source::Cores(_) => unreachable!("instructions read it where it is"),
         };
         Chunk {
             planes,
