@@ -106,13 +106,6 @@ fn a_dropped_or_weaker_wait_is_found() {
     all_are_found(10, |ptx| by_line(ptx, weaker));
 }
 
-#[test]
-fn a_dropped_fence_is_found() {
-    for fence in ["fence.proxy.async.shared::cta;", "wgmma.fence.sync.aligned;"] {
-        all_are_found(8, |ptx| by_line(ptx, |line| (line == fence).then(String::new)));
-    }
-}
-
 /// How many groups of products may still be on their way. A wait with a remark frees registers, which
 /// PTX has without end.
 fn products_pending(line: &str) -> Option<usize> {
@@ -196,6 +189,8 @@ fn a_dropped_fence_is_found() {
         let fence = if twice(ptx) { "fence.proxy" } else { "fence." };
         by_line(ptx, |line| line.starts_with(fence).then(String::new))
     });
+    let of_products = "wgmma.fence.sync.aligned;";
+    all_are_found(8, |ptx| by_line(ptx, |line| (line == of_products).then(String::new)));
 }
 
 /// The mask of a load, and the load.
