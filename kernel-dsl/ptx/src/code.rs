@@ -138,6 +138,8 @@ pub(crate) enum Share {
     Op(u32),
     /// An element's index alone decides whose it is, by a rule of that number.
     Rule(usize),
+    /// What one ring does, which sees to itself: the one whose slot is in the register of that number.
+    Ring(u32),
 }
 
 /// An instruction.

@@ -167,6 +167,37 @@ fn a_ring_of_one_slot_less_is_found() {
     });
 }
 
+#[test]
+fn a_barrier_object_that_is_not_waited_for_is_found() {
+    // Done at once.
+    all_are_found(4, |ptx| {
+        by_line(ptx, |line| {
+            let wait = line.strip_prefix("mbarrier.try_wait.parity.shared::cta.b64 ")?;
+            let (done, _) = wait.split_once(',')?;
+            Some(format!("setp.eq.u32 {done}, 0, 0;"))
+        })
+    });
+    // An arrival of less than what is on its way, or the other phase.
+    all_are_found(4, |ptx| {
+        by_line(ptx, |line| {
+            let (arrive, bytes) = line.strip_suffix(';')?.rsplit_once(", ")?;
+            arrive.contains("arrive.expect_tx").then(|| format!("{arrive}, 16; // not {bytes}"))
+        })
+    });
+    all_are_found(4, |ptx| by_line(ptx, |line| line.contains("mbarrier.init").then(String::new)));
+}
+
+#[test]
+fn a_dropped_fence_is_found() {
+    // In a loop around its copies the warp that makes barriers fences before each copy, which shows
+    // the barriers, too.
+    let twice = |ptx: &str| ptx.contains(".entry gqa_prefill");
+    all_are_found(16, |ptx| {
+        let fence = if twice(ptx) { "fence.proxy" } else { "fence." };
+        by_line(ptx, |line| line.starts_with(fence).then(String::new))
+    });
+}
+
 /// The mask of a load, and the load.
 fn masked_load(line: &str) -> Option<(&str, &str)> {
     let (mask, load) = line.trim().strip_prefix('@')?.split_once(' ')?;

@@ -206,12 +206,7 @@ impl Lower<'_> {
             let index = want.reg_part(first) + part;
             let [row, col] = [index / want.cols, index % want.cols];
             let from = Operand::at(base.clone(), place.first + (row * place.pitch + col) * bytes);
-            self.code.push_with(
-                op,
-                vec![group, from],
-                None,
-                Effect::Read(place.buffer, Share::Unknown),
-            );
+            self.code.push_with(op, vec![group, from], None, place.read());
         }
         self.of_words(elem, regs, want)
     }
@@ -329,6 +324,14 @@ pub(crate) struct Place {
     pub(crate) pitch: usize,
     /// How many bytes further it lies this time: the slot of a ring.
     pub(crate) slot: Option<Reg>,
+}
+
+impl Place {
+    /// Reading some of it.
+    pub(crate) fn read(&self) -> Effect {
+        let share = self.slot.map_or(Share::Unknown, |slot| Share::Ring(slot.id));
+        Effect::Read(self.buffer, share)
+    }
 }
 
 /// Elements from a row to the next: a little more than a row, so that columns spread over banks.
