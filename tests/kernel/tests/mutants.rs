@@ -89,9 +89,27 @@ fn all_are_found(least: usize, mutants: impl Fn(&str) -> Vec<Mutant> + Sync) {
     assert!(missed.is_empty(), "{} of {planted}\n{}", missed.len(), missed.join("\n"));
 }
 
+/// PTX with a remark at barriers before rings that are opened, if a program opens one alone: a block
+/// of rows is one chunk there, and nobody has read the ring before.
+fn with_idle_barriers(ptx: &str) -> String {
+    let one_chunk = ptx.starts_with("// w_gemm<") && ptx.contains("CHUNK=64");
+    let lines: Vec<&str> = ptx.lines().collect();
+    let opens = |at: usize| {
+        let next = lines.get(at + 1).map_or("", |line| line.trim());
+        one_chunk && next.starts_with("mov.b32 ") && next.ends_with(", 0;")
+    };
+    let line = |(at, line): (usize, &&str)| match line.trim() {
+        "bar.sync 0;" if opens(at) => "bar.sync 0; // idle".to_owned(),
+        _ => (*line).to_owned(),
+    };
+    lines.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
+
 #[test]
 fn a_dropped_barrier_is_found() {
-    all_are_found(150, |ptx| by_line(ptx, |line| (line == "bar.sync 0;").then(String::new)));
+    all_are_found(150, |ptx| {
+        by_line(&with_idle_barriers(ptx), |line| (line == "bar.sync 0;").then(String::new))
+    });
 }
 
 /// How many groups of copies may still be on their way.
@@ -107,7 +125,7 @@ fn a_dropped_or_weaker_wait_is_found() {
 }
 
 #[test]
-fn a_dropped_fence_is_found() {
+fn a_dropped_fence_of_products_is_found() {
     for fence in ["fence.proxy.async.shared::cta;", "wgmma.fence.sync.aligned;"] {
         all_are_found(8, |ptx| by_line(ptx, |line| (line == fence).then(String::new)));
     }
@@ -126,9 +144,10 @@ fn a_dropped_or_weaker_wait_for_products_is_found() {
         Some(format!("wgmma.wait_group.sync.aligned {};", products_pending(line)? + 1))
     };
     all_are_found(8, |ptx| by_line(ptx, weaker));
-    // Products that belong to no group are not waited for.
+    // Products that belong to no group are not waited for; one chunk's may go with the next one's.
     let commit = "wgmma.commit_group.sync.aligned;";
-    all_are_found(8, |ptx| by_line(ptx, |line| (line == commit).then(String::new)));
+    let drop = |line: &str| (line.trim() == commit).then(String::new);
+    all_are_found(8, |ptx| by_source_line(ptx, drop));
 }
 
 #[test]
