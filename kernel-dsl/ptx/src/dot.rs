@@ -14,6 +14,8 @@ use tessera_tile_ir::{Elem, Kernel, Op, Value};
 
 /// The least inner extent of a dot: that of one instruction.
 const LEAST_K: usize = 16;
+/// The least inner extent for instructions of four warps: threads meet before and after them.
+const LEAST_K_OF_FOUR: usize = 64;
 /// Columns of an instruction of four warps: below the least it is no faster than of so many, and
 /// `mma.sync` waits for nobody.
 const COLS_OF_FOUR: std::ops::RangeInclusive<usize> = 32..=256;
@@ -146,7 +148,7 @@ impl DotPlan {
         };
         let mut left = SidePlan::new(left, true, &k_slots);
         let mut right = SidePlan::new(right, scaled, &k_slots);
-        if target.has_warpgroups() {
+        if target.has_warpgroups() && k >= LEAST_K_OF_FOUR {
             let shared = if swapped { &mut left } else { &mut right };
             shared.cores = shape.cores(&k_slots);
         }

@@ -89,9 +89,26 @@ fn all_are_found(least: usize, mutants: impl Fn(&str) -> Vec<Mutant> + Sync) {
     assert!(missed.is_empty(), "{} of {planted}\n{}", missed.len(), missed.join("\n"));
 }
 
+/// PTX with a remark at barriers before rings that are opened, if a program opens one alone: a block
+/// of rows is one chunk there, and nobody has read the ring before.
+fn with_idle_barriers(ptx: &str) -> String {
+    let one_chunk = ptx.starts_with("// w_gemm<") && ptx.contains("CHUNK=64");
+    let lines: Vec<&str> = ptx.lines().collect();
+    let opens = |at: usize| {
+        one_chunk && lines.get(at + 1).is_some_and(|line| line.ends_with("// a ring opens"))
+    };
+    let line = |(at, line): (usize, &&str)| match line.trim() {
+        "bar.sync 0;" if opens(at) => "bar.sync 0; // idle".to_owned(),
+        _ => (*line).to_owned(),
+    };
+    lines.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
+
 #[test]
 fn a_dropped_barrier_is_found() {
-    all_are_found(150, |ptx| by_line(ptx, |line| (line == "bar.sync 0;").then(String::new)));
+    all_are_found(150, |ptx| {
+        by_line(&with_idle_barriers(ptx), |line| (line == "bar.sync 0;").then(String::new))
+    });
 }
 
 /// How many groups of copies may still be on their way.
@@ -119,9 +136,10 @@ fn a_dropped_or_weaker_wait_for_products_is_found() {
         Some(format!("wgmma.wait_group.sync.aligned {};", products_pending(line)? + 1))
     };
     all_are_found(8, |ptx| by_line(ptx, weaker));
-    // Products that belong to no group are not waited for.
+    // Products that belong to no group are not waited for; one chunk's may go with the next one's.
     let commit = "wgmma.commit_group.sync.aligned;";
-    all_are_found(8, |ptx| by_line(ptx, |line| (line == commit).then(String::new)));
+    let drop = |line: &str| (line.trim() == commit).then(String::new);
+    all_are_found(8, |ptx| by_source_line(ptx, drop));
 }
 
 #[test]
@@ -182,13 +200,7 @@ fn a_barrier_object_that_is_not_waited_for_is_found() {
 
 #[test]
 fn a_dropped_fence_is_found() {
-    // In a loop around its copies the warp that makes barriers fences before each copy, which shows
-    // the barriers, too.
-    let twice = |ptx: &str| ptx.contains(".entry gqa_prefill");
-    all_are_found(16, |ptx| {
-        let fence = if twice(ptx) { "fence.proxy" } else { "fence." };
-        by_line(ptx, |line| line.starts_with(fence).then(String::new))
-    });
+    all_are_found(24, |ptx| by_line(ptx, |line| line.starts_with("fence.").then(String::new)));
     let of_products = "wgmma.fence.sync.aligned;";
     all_are_found(8, |ptx| by_line(ptx, |line| (line == of_products).then(String::new)));
 }

@@ -142,6 +142,7 @@ impl Lower<'_> {
         // Whoever still reads another ring's slots must be done before these are filled.
         let begins = Effect::Open(ring.number);
         self.code.push_with("mov.b32", vec![fill.into(), read.into()], None, begins);
+        self.code.remark("a ring opens");
         if stages == 2 {
             self.fetch_next(&ring, region);
             return ring;
