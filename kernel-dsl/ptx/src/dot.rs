@@ -87,7 +87,13 @@ pub(crate) struct Order {
 
 impl DotPlan {
     /// The plan for a dot whose extents are powers of two, `k` at least 16; `None` for other ops.
-    pub(crate) fn new(kernel: &Kernel, op: &Op, warp_bits: usize) -> Option<Self> {
+    /// `stays` says which loads stay in shared memory.
+    pub(crate) fn new(
+        kernel: &Kernel,
+        op: &Op,
+        warp_bits: usize,
+        stays: &dyn Fn(Value) -> bool,
+    ) -> Option<Self> {
         let scaled = match op.kind {
             OpKind::Dot => false,
             OpKind::DotScaled => true,
@@ -102,7 +108,7 @@ impl DotPlan {
         let swapped = scaled || n > m;
         let (rows, cols) = if swapped { (n, m) } else { (m, n) };
         let group = if scaled { group(kernel, op, k) } else { k };
-        let memory = [0, 1].map(|i| neighbours(kernel, op, i, scaled || i == 0));
+        let memory = [0, 1].map(|i| neighbours(kernel, op, (i, scaled || i == 0), stays));
         let [row_memory, col_memory] = if swapped { [memory[1], memory[0]] } else { memory };
         let k_memory = if scaled { memory[1] } else { memory[0].or(memory[1]) };
         let k_slots = match k_memory {
@@ -166,7 +172,12 @@ struct Neighbours {
     pair: usize,
 }
 
-fn neighbours(kernel: &Kernel, op: &Op, operand: usize, k_is_last: bool) -> Option<Neighbours> {
+fn neighbours(
+    kernel: &Kernel,
+    op: &Op,
+    (operand, k_is_last): (usize, bool),
+    stays: &dyn Fn(Value) -> bool,
+) -> Option<Neighbours> {
     let mut value = op.operands[operand];
     let mut along_k = k_is_last;
     loop {
@@ -179,6 +190,11 @@ fn neighbours(kernel: &Kernel, op: &Op, operand: usize, k_is_last: bool) -> Opti
             }
             OpKind::Load(_) | OpKind::LoadUntil(_) | OpKind::LoadRows(_) => {
                 let bits = element_bits(kernel.ty(value).elem);
+                if let (8 | 16, true) = (bits, stays(value)) {
+                    // As `ldmatrix` spreads them: two units of 16 bits along the row, or one.
+                    let count = if along_k { 32 / bits } else { 16 / bits };
+                    return Some(Neighbours { along_k, count, pair: 1 });
+                }
                 // Two codes of four bits that a shift moves to where a pair wants them.
                 let pair = if bits == 4 { 4 } else { 1 };
                 return Some(Neighbours { along_k, count: (128 / bits).max(2), pair });

@@ -51,12 +51,35 @@ impl Inference<'_> {
         for &id in &region.ops {
             let op = self.kernel.op(id);
             op.regions.iter().for_each(|region| self.dots(region));
-            let Some(plan) = DotPlan::new(self.kernel, op, self.warp_bits) else { continue };
+            let stays = |value| self.stays(value, region);
+            let Some(plan) = DotPlan::new(self.kernel, op, self.warp_bits, &stays) else {
+                continue;
+            };
             for (operand, side) in [(0, &plan.left), (1, &plan.right)] {
                 self.sink(op.operands[operand], &side.layout, region);
             }
             self.layouts.dots.insert(id, plan);
         }
+    }
+
+    /// Whether a load stays in shared memory, whatever the layout it is wanted in: several dots read
+    /// it, or one that would repeat it every turn of a loop.
+    fn stays(&self, value: Value, region: &Region) -> bool {
+        let ops = &self.kernel.ops;
+        let Some(at) = ops.iter().position(|op| op.results.contains(&value)) else { return false };
+        let (OpKind::Load(param) | OpKind::LoadUntil(param) | OpKind::LoadRows(param)) =
+            ops[at].kind
+        else {
+            return false;
+        };
+        let ty = self.kernel.ty(value);
+        let readers = self.dots_that_read(value);
+        let near = region.ops.iter().any(|id| id.0 as usize == at);
+        is_read_only(self.kernel, param)
+            && !matches!(ty.elem, Elem::Packed(_))
+            && element_bits(ty.elem).is_multiple_of(8)
+            && ty.len() > 1
+            && (readers > 1 || readers == 1 && !near)
     }
 
     /// Decides where a dot takes a load from that only dots read.

@@ -172,12 +172,12 @@ impl Lower<'_> {
     /// Two neighbouring codes of a register as f16.
     fn fp8_pair(&mut self, element: Element, reg: Reg, pair: usize) -> [Reg; 2] {
         let word = self.field(reg, pair * 16, 16, if pair == 0 { 32 } else { 16 * (pair + 1) });
-        self.fp8_halves(element, word)
+        let codes = self.code.op(Class::B16, "cvt.u16.u32", [word.into()]);
+        self.fp8_halves(element, codes)
     }
 
-    /// The two codes in the low half of a register as f16.
-    pub(crate) fn fp8_halves(&mut self, element: Element, word: Reg) -> [Reg; 2] {
-        let codes = self.code.op(Class::B16, "cvt.u16.u32", [word.into()]);
+    /// Two codes of eight bits as f16.
+    pub(crate) fn fp8_halves(&mut self, element: Element, codes: Reg) -> [Reg; 2] {
         let op = match element.name() {
             "e4m3" => "cvt.rn.f16x2.e4m3x2",
             _ => "cvt.rn.f16x2.e5m2x2",

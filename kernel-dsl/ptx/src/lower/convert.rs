@@ -167,7 +167,7 @@ impl Lower<'_> {
         let place = Place {
             buffer: Buffer::Exchange,
             first: 0,
-            pitch: pitch(held.layout.rows, held.layout.cols, exchange_bytes(elem)),
+            pitch: pitch([held.layout.rows, held.layout.cols], exchange_bytes(elem), 16),
         };
         let bytes = held.layout.rows * place.pitch * exchange_bytes(elem);
         self.exchange_bytes = self.exchange_bytes.max(bytes);
@@ -216,7 +216,11 @@ impl Lower<'_> {
     }
 
     /// The thread's first byte of a tile in shared memory that starts at 0.
-    fn shared_address(&mut self, layout: &Layout, (pitch, bytes): (usize, usize)) -> Operand {
+    pub(crate) fn shared_address(
+        &mut self,
+        layout: &Layout,
+        (pitch, bytes): (usize, usize),
+    ) -> Operand {
         let cols = layout.cols;
         let step = |step: &usize| (step / cols * pitch + step % cols) * bytes;
         let steps: Vec<usize> = layout.lanes.iter().chain(&layout.warps).map(step).collect();
@@ -310,8 +314,17 @@ pub(crate) struct Place {
 }
 
 /// Elements from a row to the next: a little more than a row, so that columns spread over banks.
-pub(crate) const fn pitch(rows: usize, cols: usize, bytes: usize) -> usize {
-    if rows == 1 { cols } else { cols + 16 / bytes }
+/// Threads that take `apart` bytes of a row side by side, and as many of the rows after it, meet no
+/// bank twice: so far are rows apart, or three times as far.
+pub(crate) const fn pitch([rows, cols]: [usize; 2], bytes: usize, apart: usize) -> usize {
+    if rows == 1 {
+        return cols;
+    }
+    let mut pitch = (cols * bytes).next_multiple_of(16) + 16;
+    while pitch % (2 * apart) != apart {
+        pitch += 16;
+    }
+    pitch / bytes
 }
 
 /// Accesses that move all registers: the first element of each, its registers and its instruction.

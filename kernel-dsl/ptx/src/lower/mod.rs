@@ -10,6 +10,7 @@ mod codes;
 mod convert;
 mod elementwise;
 mod flow;
+mod fragment;
 mod math;
 mod multiply;
 mod operand;

@@ -238,7 +238,7 @@ impl Lower<'_> {
         let group = tile.cols.min(held.layout.cols);
         let scales = self.scales_of(&held, group, tile.divisor);
         let planes = self.byte_planes(&held, &scales, (group, format.element));
-        let source = self.share_planes(&planes);
+        let source = self.share_planes(&planes, side);
         let mut want = Layout {
             regs: rows.regs.iter().map(|step| step * scales.layout.cols).collect(),
             lanes: rows.lanes.map(|step| step * scales.layout.cols),

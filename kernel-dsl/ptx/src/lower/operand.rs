@@ -5,6 +5,7 @@
 //! instructions take, so that it is made once and not by every warp.
 
 use super::convert::{Place, exchange_bytes, pitch};
+use super::fragment::{Codes, Matrices};
 use super::packed::PackedWindow;
 use super::split::{PLANES, is_exact};
 use super::{Held, Lower, Made};
@@ -18,6 +19,9 @@ use tessera_tile_ir::{Elem, Value};
 
 /// The elements that planes in shared memory have.
 const PLANE: Elem = Elem::Stored(Element::Bf16);
+
+/// Bytes of a row that `ldmatrix` takes at once.
+pub(crate) const MATRIX_ROW: usize = 16;
 
 /// How elements become pairs of bfloat16.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +59,9 @@ pub(crate) struct Input {
 #[derive(Debug)]
 pub(crate) struct Chunk {
     planes: Vec<Held>,
+    /// The codes of its pairs, a plane each, by the first element of a pair: where it came in
+    /// fragments.
+    codes: Vec<HashMap<usize, Codes>>,
     form: Form,
     side: SidePlan,
     /// Pairs that were made, by their first element.
@@ -125,12 +132,12 @@ impl Lower<'_> {
         match form {
             Form::F32 => {
                 let planes = self.planes_of(&held);
-                let places = planes.iter().map(|plane| self.share_tile(PLANE, plane)).collect();
-                Input { source: Source::Shared(places, PLANE), form: Form::Planes, side }
+                let source = self.share_planes(&planes, &side);
+                Input { source, form: Form::Planes, side }
             }
             form => {
                 let elem = self.elem(value);
-                let place = self.share_tile(elem, &held);
+                let place = self.share_tile(elem, &held, &side);
                 Input { source: Source::Shared(vec![place], elem), form, side }
             }
         }
@@ -148,23 +155,23 @@ impl Lower<'_> {
         planes.into_iter().map(|regs| Held { layout: held.layout.clone(), regs }).collect()
     }
 
-    /// Puts planes of whole numbers into shared memory.
-    pub(crate) fn share_planes(&mut self, planes: &[Held]) -> Source {
-        let places = planes.iter().map(|plane| self.share_tile(PLANE, plane)).collect();
+    /// Puts planes of numbers into shared memory, for that side of a dot.
+    pub(crate) fn share_planes(&mut self, planes: &[Held], side: &SidePlan) -> Source {
+        let places = planes.iter().map(|plane| self.share_tile(PLANE, plane, side)).collect();
         Source::Shared(places, PLANE)
     }
 
     /// Gives a tile a place of its own in shared memory, and writes it there.
-    pub(crate) fn share_tile(&mut self, elem: Elem, held: &Held) -> Place {
-        let place = self.stage(elem, [held.layout.rows, held.layout.cols]);
+    fn share_tile(&mut self, elem: Elem, held: &Held, side: &SidePlan) -> Place {
+        let place = self.stage(elem, [held.layout.rows, held.layout.cols], apart(side, elem));
         self.write_shared(elem, held, place, 0);
         place
     }
 
-    /// A place of its own for a tile.
-    pub(crate) fn stage(&mut self, elem: Elem, [rows, cols]: [usize; 2]) -> Place {
+    /// A place of its own for a tile of which threads take `apart` bytes of a row side by side.
+    pub(crate) fn stage(&mut self, elem: Elem, [rows, cols]: [usize; 2], apart: usize) -> Place {
         let bytes = exchange_bytes(elem);
-        let pitch = pitch(rows, cols, bytes);
+        let pitch = pitch([rows, cols], bytes, apart);
         let (buffer, first) = (Buffer::Stage(self.stages), self.stage_bytes);
         self.stages += 1;
         self.stage_bytes = (first + rows * pitch * bytes).next_multiple_of(16);
@@ -176,7 +183,14 @@ impl Lower<'_> {
         let Input { source, form, side } = input;
         let part = k * side.k_step;
         let layout = &side.chunk;
+        let mut codes = Vec::new();
         let planes = match source {
+            Source::Shared(places, elem) if let Some(matrices) = Matrices::new(side, *elem) => {
+                for place in places {
+                    codes.push(self.fragments(&matrices, *place, part));
+                }
+                Vec::new()
+            }
             Source::Registers(held) => vec![self.part_of(held, *form, layout, part)],
             Source::Load(value) => {
                 let op = self.op_of(*value).expect("a load is an op");
@@ -204,6 +218,7 @@ impl Lower<'_> {
         };
         Chunk {
             planes,
+            codes,
             form: *form,
             side: side.clone(),
             pairs: HashMap::new(),
@@ -236,6 +251,12 @@ impl Lower<'_> {
         let part = k * side.k_step + other * side.other_step;
         if let Some(known) = chunk.pairs.get(&part) {
             return known.clone();
+        }
+        if !chunk.codes.is_empty() {
+            let codes = chunk.codes.iter().map(|plane| plane[&part]);
+            let regs: Vec<Reg> = codes.flat_map(|codes| self.pair_of(chunk.form, codes)).collect();
+            chunk.pairs.insert(part, regs.clone());
+            return regs;
         }
         let layout = &side.chunk;
         let find = |part: usize| {
@@ -270,11 +291,19 @@ impl Lower<'_> {
     }
 }
 
+/// Bytes of a row that four threads side by side take at once.
+fn apart(side: &SidePlan, elem: Elem) -> usize {
+    if side.k_step != 1 || Matrices::new(side, elem).is_some() {
+        return MATRIX_ROW;
+    }
+    (side.chunk.run() * exchange_bytes(elem)).clamp(4, 16) * 4
+}
+
 impl Chunk {
     /// Planes of its pairs.
     pub(crate) fn num_planes(&self) -> usize {
         match self.form {
-            Form::Planes => self.planes.len(),
+            Form::Planes => self.planes.len().max(self.codes.len()),
             Form::Codes(element, _) if is_exact(element) => 1,
             Form::F32 | Form::Codes(..) => PLANES,
         }
