@@ -10,6 +10,10 @@ use tessera_tile_ir::format::Format;
 use tessera_tile_ir::op::OpKind;
 use tessera_tile_ir::{Elem, Kernel, Op, Value};
 
+/// Bytes of an f32 in planes of bfloat16.
+const PLANES_BYTES: usize = 6;
+/// The most bytes of shared memory that sums of warps may take on their way.
+const MOST_SUMS: usize = 16 << 10;
 /// The least inner extent of a dot: that of one instruction.
 const LEAST_K: usize = 16;
 
@@ -24,6 +28,8 @@ pub(crate) struct DotPlan {
     pub(crate) right: SidePlan,
     /// Layout of the result.
     pub(crate) result: Layout,
+    /// Layout of the sums of each warp, if warps share `k` and their sums are to be added.
+    pub(crate) partial: Option<Layout>,
     /// Columns of `k` that share scales on both sides.
     pub(crate) group: usize,
     /// Where the instruction's rows, columns and `k` lie.
@@ -59,8 +65,10 @@ impl SidePlan {
             1 => (self.layout.rows, 1),
             _ => (1, self.layout.rows),
         };
-        let layout = self.layout.transposed();
-        let chunk = self.chunk.transposed();
+        let [mut layout, mut chunk] = [&self.layout, &self.chunk].map(Layout::transposed);
+        // Neighbours along the row first again.
+        layout.regs.sort_unstable();
+        chunk.regs.sort_unstable();
         Self { layout, chunk, k_step, other_step, pair: self.pair / self.k_step * k_step }
     }
 }
@@ -111,7 +119,7 @@ impl DotPlan {
         let memory = [0, 1].map(|i| neighbours(kernel, op, (i, scaled || i == 0), stays));
         let [row_memory, col_memory] = if swapped { [memory[1], memory[0]] } else { memory };
         let k_memory = if scaled { memory[1] } else { memory[0].or(memory[1]) };
-        let k_slots = match k_memory {
+        let mut k_slots = match k_memory {
             Some(Neighbours { along_k: true, count, pair }) => Slots::new(k, group, (count, pair)),
             _ => Slots::new(k, group, (2, 1)),
         };
@@ -121,17 +129,27 @@ impl DotPlan {
         };
         let row_bits = rotated(rows, run(row_memory));
         let col_bits = rotated(cols, run(col_memory));
-        let shape = Shape::new((rows, &row_bits), (cols, &col_bits), warp_bits);
+        let whole = Shape::new((rows, &row_bits), (cols, &col_bits), warp_bits);
+        let left = loaded(kernel, op.operands[usize::from(swapped)]).filter(|v| stays(*v));
+        let shape = match left.filter(|_| !scaled) {
+            None => None,
+            Some(left) => {
+                let bits = element_bits(kernel.ty(left).elem);
+                whole.sharing_k((bits, k), &mut k_slots)
+            }
+        };
+        let oriented = |layout: Layout| if swapped { layout.transposed() } else { layout };
+        let partial = shape.as_ref().map(|shape| oriented(shape.result()));
+        let result = oriented(whole.result());
+        let shape = shape.unwrap_or(whole);
         let left_side = shape.left(&k_slots, k);
         let right_side = shape.right(&k_slots, k);
-        let result = shape.result();
         let (left, right) = match (swapped, scaled) {
             (false, false) => (left_side, right_side),
             (false, true) => (left_side, right_side.transposed()),
             (true, false) => (right_side.transposed(), left_side.transposed()),
             (true, true) => (right_side.transposed(), left_side),
         };
-        let result = if swapped { result.transposed() } else { result };
         let order = Order {
             second_row: row_bits.get(3).copied().unwrap_or(0),
             second_col: col_bits.first().copied().unwrap_or(0),
@@ -143,7 +161,19 @@ impl DotPlan {
         };
         let left = SidePlan::new(left, true, &k_slots);
         let right = SidePlan::new(right, scaled, &k_slots);
-        Some(Self { swapped, left, right, result, group, order })
+        Some(Self { swapped, left, right, result, partial, group, order })
+    }
+}
+
+/// The load that an operand is, transposed or decoded.
+fn loaded(kernel: &Kernel, mut value: Value) -> Option<Value> {
+    loop {
+        let def = kernel.ops.iter().find(|op| op.results.contains(&value))?;
+        match def.kind {
+            OpKind::Decode | OpKind::Transpose => value = def.operands[0],
+            OpKind::Load(_) | OpKind::LoadUntil(_) | OpKind::LoadRows(_) => return Some(value),
+            _ => return None,
+        }
     }
 }
 
@@ -251,6 +281,7 @@ impl Slots {
 }
 
 /// Rows and columns of the result, by bits in the order of the instruction.
+#[derive(Debug, Clone)]
 struct Shape {
     rows: usize,
     cols: usize,
@@ -261,8 +292,16 @@ struct Shape {
     /// Bits that registers tell apart, one instruction from the next.
     row_tiles: Vec<usize>,
     col_tiles: Vec<usize>,
-    /// For each bit of the warp, a bit of the row, or one of the column.
-    warps: Vec<(usize, usize)>,
+    /// For each bit of the warp what it tells apart.
+    warps: Vec<Warp>,
+}
+
+/// A bit of the row, of the column or of `k`; the others are 0, or all of them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Warp {
+    row: usize,
+    col: usize,
+    k: usize,
 }
 
 impl Shape {
@@ -276,9 +315,9 @@ impl Shape {
         let mut warps = Vec::new();
         for _ in 0..warp_bits {
             warps.push(match (row_tiles.pop(), col_tiles.last()) {
-                (Some(row), _) => (row, 0),
-                (None, Some(_)) => (0, col_tiles.pop().unwrap_or(0)),
-                (None, None) => (0, 0),
+                (Some(row), _) => Warp { row, ..Warp::default() },
+                (None, Some(_)) => Warp { col: col_tiles.pop().unwrap_or(0), ..Warp::default() },
+                (None, None) => Warp::default(),
             });
         }
         Self {
@@ -293,13 +332,39 @@ impl Shape {
         }
     }
 
+    /// The shape in which warps share `k` rather than rows and columns, if less passes through shared
+    /// memory: the same elements are read by fewer warps, for the price of adding up their sums.
+    fn sharing_k(&self, (left_bits, k): (usize, usize), slots: &mut Slots) -> Option<Self> {
+        let (left, right) = (self.rows * k * left_bits / 8, self.cols * k * PLANES_BYTES);
+        let bytes = |shared: usize| {
+            let kept = &self.warps[..self.warps.len() - shared];
+            let ways = |of: fn(&Warp) -> usize| 1 << kept.iter().filter(|w| of(w) != 0).count();
+            let (down, across): (usize, usize) = (ways(|w| w.row), ways(|w| w.col));
+            let sums = if shared == 0 { 0 } else { 2 * self.rows * self.cols * 4 << shared };
+            left * across + right * down + sums
+        };
+        let fits = |shared: &usize| self.rows * self.cols * 4 << shared <= MOST_SUMS;
+        let most = self.warps.len().min(slots.outer.len());
+        let shared = (0..=most)
+            .filter(fits)
+            .min_by_key(|shared| bytes(*shared))
+            .filter(|shared| *shared > 0)?;
+        let mut shape = self.clone();
+        for warp in shape.warps.iter_mut().rev().take(shared) {
+            shape.row_tiles.extend(Some(warp.row).filter(|row| *row != 0));
+            shape.col_tiles.extend(Some(warp.col).filter(|col| *col != 0));
+            *warp = Warp { k: slots.outer.pop().unwrap_or(0), ..Warp::default() };
+        }
+        Some(shape)
+    }
+
     /// Layout of the left side, `[rows, k]`.
     fn left(&self, slots: &Slots, k: usize) -> Layout {
         let down = |bit: usize| bit * k;
         let [a, b, c] = self.row_lanes.map(down);
         let own = slots.inner.iter().chain(&slots.outer).copied();
         let rows = self.row_tiles.iter().chain([&self.second_row]).map(|bit| down(*bit));
-        let warps = self.warps.iter().map(|(row, _)| down(*row)).collect();
+        let warps = self.warps.iter().map(|warp| down(warp.row) + warp.k).collect();
         let lanes = [slots.lanes[0], slots.lanes[1], a, b, c];
         layout([self.rows, k], own.chain(rows), lanes, warps)
     }
@@ -309,7 +374,7 @@ impl Shape {
         let down = |bit: &usize| bit * self.cols;
         let [a, b, c] = self.col_lanes;
         let own = slots.inner.iter().chain(&slots.outer).map(down);
-        let warps = self.warps.iter().map(|(_, col)| *col).collect();
+        let warps = self.warps.iter().map(|warp| warp.col + down(&warp.k)).collect();
         let lanes = [down(&slots.lanes[0]), down(&slots.lanes[1]), a, b, c];
         layout([k, self.cols], own.chain(self.col_tiles.iter().copied()), lanes, warps)
     }
@@ -321,7 +386,7 @@ impl Shape {
         let [c, d, e] = self.row_lanes.map(down);
         let rows = self.row_tiles.iter().chain([&self.second_row]).map(|bit| down(*bit));
         let own = [first].into_iter().chain(self.col_tiles.iter().copied()).chain(rows);
-        let warps = self.warps.iter().map(|(row, col)| down(*row) + col).collect();
+        let warps = self.warps.iter().map(|warp| down(warp.row) + warp.col).collect();
         layout([self.rows, self.cols], own, [a, b, c, d, e], warps)
     }
 }

@@ -164,12 +164,10 @@ impl Lower<'_> {
 
     /// Through shared memory: everybody writes what it holds, everybody reads what it wants.
     fn exchanged(&mut self, elem: Elem, held: &Held, want: &Layout) -> Vec<Reg> {
-        let place = Place {
-            buffer: Buffer::Exchange,
-            first: 0,
-            pitch: pitch([held.layout.rows, held.layout.cols], exchange_bytes(elem), 16),
-        };
-        let bytes = held.layout.rows * place.pitch * exchange_bytes(elem);
+        let ([rows, cols], each) = ([held.layout.rows, held.layout.cols], exchange_bytes(elem));
+        let pitch = pitch([rows, cols], each, apart(&held.layout, each));
+        let place = Place { buffer: Buffer::Exchange, first: 0, pitch };
+        let bytes = rows * pitch * each;
         self.exchange_bytes = self.exchange_bytes.max(bytes);
         self.write_shared(elem, held, place, 0);
         self.read_shared(elem, want, place, 0)
@@ -311,6 +309,13 @@ pub(crate) struct Place {
     pub(crate) first: usize,
     /// Elements from a row to the next.
     pub(crate) pitch: usize,
+}
+
+/// Bytes of a row that four threads side by side access at once.
+pub(crate) fn apart(layout: &Layout, bytes: usize) -> usize {
+    let run = layout.run();
+    let side_by_side = layout.lanes[..2] == [run, 2 * run];
+    if side_by_side { (run * bytes).clamp(4, 16) * 4 } else { 16 }
 }
 
 /// Elements from a row to the next: a little more than a row, so that columns spread over banks.

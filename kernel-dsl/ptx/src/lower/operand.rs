@@ -4,7 +4,7 @@
 //! taken a chunk of `k` at a time; what passes through shared memory does so in the form that
 //! instructions take, so that it is made once and not by every warp.
 
-use super::convert::{Place, exchange_bytes, pitch};
+use super::convert::{Place, apart, exchange_bytes, pitch};
 use super::fragment::{Codes, Matrices};
 use super::packed::PackedWindow;
 use super::split::{PLANES, is_exact};
@@ -163,15 +163,19 @@ impl Lower<'_> {
 
     /// Gives a tile a place of its own in shared memory, and writes it there.
     fn share_tile(&mut self, elem: Elem, held: &Held, side: &SidePlan) -> Place {
-        let place = self.stage(elem, [held.layout.rows, held.layout.cols], apart(side, elem));
+        let reach = match Matrices::new(side, elem) {
+            Some(_) => MATRIX_ROW,
+            None => apart(&side.chunk, exchange_bytes(elem)),
+        };
+        let place = self.stage(elem, [held.layout.rows, held.layout.cols], reach);
         self.write_shared(elem, held, place, 0);
         place
     }
 
-    /// A place of its own for a tile of which threads take `apart` bytes of a row side by side.
-    pub(crate) fn stage(&mut self, elem: Elem, [rows, cols]: [usize; 2], apart: usize) -> Place {
+    /// A place of its own for a tile of which threads side by side take `reach` bytes of a row.
+    pub(crate) fn stage(&mut self, elem: Elem, [rows, cols]: [usize; 2], reach: usize) -> Place {
         let bytes = exchange_bytes(elem);
-        let pitch = pitch([rows, cols], bytes, apart);
+        let pitch = pitch([rows, cols], bytes, reach);
         let (buffer, first) = (Buffer::Stage(self.stages), self.stage_bytes);
         self.stages += 1;
         self.stage_bytes = (first + rows * pitch * bytes).next_multiple_of(16);
@@ -289,14 +293,6 @@ impl Lower<'_> {
         chunk.pairs.insert(part, regs.clone());
         regs
     }
-}
-
-/// Bytes of a row that four threads side by side take at once.
-fn apart(side: &SidePlan, elem: Elem) -> usize {
-    if side.k_step != 1 || Matrices::new(side, elem).is_some() {
-        return MATRIX_ROW;
-    }
-    (side.chunk.run() * exchange_bytes(elem)).clamp(4, 16) * 4
 }
 
 impl Chunk {
