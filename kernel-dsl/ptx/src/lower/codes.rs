@@ -115,6 +115,9 @@ impl Lower<'_> {
 
     /// Follows [`FloatBits::decode`].
     pub(crate) fn decode_bits(&mut self, rule: &FloatBits, code: Reg) -> Reg {
+        if let Some(shift) = upper_part(rule) {
+            return self.code.op(Class::B32, "shl.b32", [code.into(), shift.into()]);
+        }
         let magnitude = i64::from(rule.magnitude_mask);
         let stored = self.code.op(Class::B32, "and.b32", [code.into(), magnitude.into()]);
         let mut value = stored;
@@ -250,6 +253,16 @@ impl Lower<'_> {
         }
         self.code.op(Class::B32, "or.b32", [magnitude.into(), sign.into()])
     }
+}
+
+/// By how many bits a code must move to be the upper part of the f32 that it stands for, if that is
+/// all it takes.
+fn upper_part(rule: &FloatBits) -> Option<i64> {
+    let shift = rule.magnitude_shift;
+    let whole = rule.sign_mask | rule.magnitude_mask == u32::MAX >> shift;
+    let plain = rule.multiplier.to_bits() == 1.0_f32.to_bits() && rule.floor == 0;
+    let moves = shift > 0 && rule.sign_shift == shift && whole && plain && rule.special.is_none();
+    moves.then_some(i64::from(shift))
 }
 
 pub(crate) fn is_fp8(element: Element) -> bool {

@@ -236,6 +236,17 @@ impl Lower<'_> {
             Form::Codes(_, elem) => elem,
             Form::F32 | Form::Planes => Elem::F32,
         };
+        let pack = Self::pack(elem, layout);
+        if pack == Self::pack(elem, &held.layout) {
+            // Whole registers.
+            let first = |layout: &Layout, reg: usize| layout.reg_part(reg * pack);
+            let all: Vec<usize> = (0..held.regs.len()).map(|r| first(&held.layout, r)).collect();
+            let regs = (0..layout.num_regs() / pack).map(|reg| {
+                let index = first(layout, reg) + part;
+                held.regs[all.iter().position(|known| *known == index).expect("it is held")]
+            });
+            return Held { layout: layout.clone(), regs: regs.collect() };
+        }
         let single = self.unpacked(elem, held);
         let all: Vec<usize> = (0..single.len()).map(|reg| held.layout.reg_part(reg)).collect();
         let regs: Vec<Reg> = (0..layout.num_regs())

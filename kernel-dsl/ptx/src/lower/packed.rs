@@ -6,6 +6,7 @@
 use super::{Held, Lower};
 use crate::code::{Class, Node, Operand, Reg};
 use crate::layout::{Axis, Layout};
+use std::collections::HashMap;
 use tessera_tile_ir::format::{Format, ScaleTile, ScaleType, WHOLE};
 use tessera_tile_ir::op::{Binary, Literal, OpKind};
 use tessera_tile_ir::{Elem, Op, Value};
@@ -30,6 +31,15 @@ pub(crate) struct PackedWindow {
 
 /// A scale and a zero point, where the format has them.
 type ScaleAt = (Option<Reg>, Option<Reg>);
+
+/// Where the scales of a row of a window begin.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScaleRow {
+    /// Address of the first, and of its zero point if there are any.
+    first: (Reg, Option<Reg>),
+    /// Whether there is such a row.
+    inside: Reg,
+}
 
 /// Bits of the largest access.
 const ACCESS_BITS: usize = 128;
@@ -235,9 +245,11 @@ impl Lower<'_> {
         if 32 % bits != 0 {
             return self.odd_runs((layout, run, bits), (byte, rows), regs);
         }
+        let mut addresses: HashMap<Reg, Reg> = HashMap::new();
         for first in (0..layout.num_regs()).step_by(run) {
             let (row, inside) = rows[first];
-            let address = self.add(row.into(), byte.into());
+            let address =
+                *addresses.entry(row).or_insert_with(|| self.add(row.into(), byte.into()));
             let offset = layout.reg_place(first)[1] * bits / 8;
             let group = &regs[first / pack..(first + run).div_ceil(pack)];
             let width = bytes * 8 / group.len();
@@ -409,14 +421,60 @@ impl Lower<'_> {
         let col = self.window_col(window, layout, col);
         let inside = self.inside(col, window.cols.into());
         let inside = self.both(inside, row_inside);
-        let index = self.scale_index(window, &tile, (at, col));
-        let scale = self.load_scale(window, &tile, index, inside);
+        let row = self.scales_from(window, &tile, (at, col), inside);
+        self.load_scale(window, &tile, &row, (0, inside))
+    }
+
+    /// Where the scales of a row begin, besides what the thread adds.
+    pub(crate) fn scale_row(
+        &mut self,
+        window: &PackedWindow,
+        layout: &Layout,
+        row: usize,
+    ) -> Option<ScaleRow> {
+        let tile = window.format.scale_tile?;
+        let (at, inside) = self.window_row(window, layout, row);
+        Some(self.scales_from(window, &tile, (at, window.col), inside))
+    }
+
+    /// Whether a column of a window lies inside.
+    pub(crate) fn col_inside(&mut self, window: &PackedWindow, col: usize) -> Reg {
+        #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
+        let at = self.add_index(Some(window.col), col as i64);
+        self.inside(at, window.cols.into())
+    }
+
+    /// Scale and zero point of a column of a row, the window beginning where a scale does.
+    pub(crate) fn scale_in_row(
+        &mut self,
+        window: &PackedWindow,
+        row: &ScaleRow,
+        (col, col_inside): (usize, Reg),
+    ) -> ScaleAt {
+        let Some(tile) = window.format.scale_tile else { return (None, None) };
+        let inside = self.both(col_inside, row.inside);
+        let number = if tile.cols == WHOLE { 0 } else { col / tile.cols };
+        self.load_scale(window, &tile, row, (number, inside))
+    }
+
+    /// The scales from that of an element on.
+    fn scales_from(
+        &mut self,
+        window: &PackedWindow,
+        tile: &ScaleTile,
+        at: (Reg, Reg),
+        inside: Reg,
+    ) -> ScaleRow {
+        let index = self.scale_index(window, tile, at);
+        #[expect(clippy::cast_possible_wrap, reason = "bytes of a scale")]
+        let step = tile.scale.bytes() as i64;
+        let scales = self.argument(window.words + 1);
+        let scale = self.mad(index.into(), step.into(), scales.into());
         let zero = window.format.zero_point.then(|| {
-            let address = self.argument(window.words + 2);
-            let address = self.add(address.into(), index.into());
-            self.load_guarded((address, 0), 8, inside)
+            let zeros = self.argument(window.words + 2);
+            self.add(zeros.into(), index.into())
         });
-        (Some(scale), zero)
+        ScaleRow { first: (scale, zero), inside }
     }
 
     fn scale_index(&mut self, window: &PackedWindow, tile: &ScaleTile, at: (Reg, Reg)) -> Reg {
@@ -471,19 +529,17 @@ impl Lower<'_> {
         }
     }
 
+    /// The scale so many after a row's first, and its zero point.
     fn load_scale(
         &mut self,
         window: &PackedWindow,
         tile: &ScaleTile,
-        index: Reg,
-        inside: Reg,
-    ) -> Reg {
+        row: &ScaleRow,
+        (number, inside): (usize, Reg),
+    ) -> ScaleAt {
         let bytes = tile.scale.bytes();
-        #[expect(clippy::cast_possible_wrap, reason = "bytes of a scale")]
-        let step = bytes as i64;
-        let scales = self.argument(window.words + 1);
-        let address = self.mad(index.into(), step.into(), scales.into());
-        let stored = self.load_guarded((address, 0), bytes * 8, inside);
+        let (scale, zero) = row.first;
+        let stored = self.load_guarded((scale, number * bytes), bytes * 8, inside);
         let scale = match tile.scale {
             ScaleType::F32 => stored,
             ScaleType::F16 => {
@@ -492,11 +548,14 @@ impl Lower<'_> {
             }
             other => self.decode_bits(&other.float_bits_rule(), stored),
         };
-        if !window.format.tensor_scale {
-            return scale;
-        }
-        let tensor = self.tensor_scale(window, inside);
-        self.code.op(Class::B32, "mul.rn.f32", [scale.into(), tensor.into()])
+        let scale = if window.format.tensor_scale {
+            let tensor = self.tensor_scale(window, inside);
+            self.code.op(Class::B32, "mul.rn.f32", [scale.into(), tensor.into()])
+        } else {
+            scale
+        };
+        let zero = zero.map(|zeros| self.load_guarded((zeros, number), 8, inside));
+        (Some(scale), zero)
     }
 
     fn tensor_scale(&mut self, window: &PackedWindow, inside: Reg) -> Reg {
