@@ -85,16 +85,19 @@ fn follow(nodes: &mut Vec<Node>, state: &mut State, insert: bool) -> usize {
             Node::Barrier { needed: true, .. } => state.clear(),
             Node::Barrier { .. } => {}
             Node::Inst(inst) => touch(inst.effect, state),
-            Node::Loop { head, body, .. } => {
+            Node::Loop { head, body, runs, .. } => {
                 // After the first turn every barrier between turns is in place; the second changes
-                // nothing but the state. A loop may also end before its first turn.
+                // nothing but the state. A loop may also end before its first turn, if nobody
+                // saw to it that it does not.
                 conflicts += follow(head, state, insert);
                 let before = state.clone();
                 for _ in 0..2 {
                     conflicts += follow(body, state, insert);
                     conflicts += follow(head, state, insert);
                 }
-                join(state, &before);
+                if !*runs {
+                    join(state, &before);
+                }
             }
             Node::If { yes, no, together: true, .. } => {
                 let mut other = state.clone();
@@ -115,7 +118,7 @@ fn follow(nodes: &mut Vec<Node>, state: &mut State, insert: bool) -> usize {
 
 fn touch(effect: Effect, state: &mut State) {
     match effect {
-        Effect::None => {}
+        Effect::None | Effect::Fill => {}
         Effect::Meet => state.clear(),
         Effect::Read(buffer, share) => {
             state.entry(buffer).or_default().readers.insert(share);
@@ -155,7 +158,7 @@ fn join(state: &mut State, other: &State) {
 /// inside of loops and of branches that all threads take together gets its barrier there.
 fn needs_barrier(node: &Node, state: &State) -> Option<bool> {
     let conflicts = |effect| match effect {
-        Effect::None | Effect::Meet => false,
+        Effect::None | Effect::Fill | Effect::Meet => false,
         Effect::Read(buffer, share) => {
             state.get(&buffer).is_some_and(|touched| meets(share, &touched.writers))
         }
@@ -193,7 +196,7 @@ mod tests {
     }
 
     fn repeat(body: Vec<Node>) -> Node {
-        Node::Loop { head: Vec::new(), go_on: Reg { class: Class::Pred, id: 0 }, body }
+        Node::Loop { head: Vec::new(), go_on: Reg { class: Class::Pred, id: 0 }, body, runs: false }
     }
 
     /// `b` for a barrier, `.` for an instruction, loops in parentheses.

@@ -90,6 +90,8 @@ pub(crate) enum Buffer {
     Exchange,
     /// A tile that stays in shared memory.
     Stage(usize),
+    /// The slots of the tiles of loops in shared memory, one loop's at a time.
+    Ring,
     /// A view that the kernel writes, by its parameter.
     View(usize),
 }
@@ -102,6 +104,8 @@ pub(crate) enum Effect {
     None,
     Read(Buffer, Share),
     Write(Buffer, Share),
+    /// Writes a slot of a ring that nobody reads before the ring's next barrier.
+    Fill,
     /// All threads meet here: as good as a barrier.
     Meet,
 }
@@ -110,7 +114,7 @@ impl Effect {
     /// Whether it is on shared memory.
     pub(crate) fn is_shared(self) -> bool {
         let (Self::Read(buffer, _) | Self::Write(buffer, _)) = self else { return false };
-        matches!(buffer, Buffer::Exchange | Buffer::Stage(_))
+        !matches!(buffer, Buffer::View(_))
     }
 }
 
@@ -149,6 +153,8 @@ pub(crate) enum Node {
         head: Vec<Node>,
         go_on: Reg,
         body: Vec<Node>,
+        /// Whether there certainly is a first turn.
+        runs: bool,
     },
     If {
         condition: Reg,

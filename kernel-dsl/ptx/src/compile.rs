@@ -14,6 +14,10 @@ use tessera_tile_ir::{Access, BuildError, Elem, Kernel, Param, ParamKind};
 
 /// The constant by which a variant says how many warps a program has.
 const WARPS: &str = "WARPS";
+/// The constant by which a variant says how many turns' tiles the loops that multiply hold in shared
+/// memory at once, this turn's and those on their way, at most: fewer where there is no room. With
+/// one, tiles are loaded when they are used.
+const STAGES: &str = "STAGES";
 /// Warps of a program that does not say.
 const MOST_WARPS: usize = 4;
 
@@ -58,7 +62,13 @@ pub fn compile(kernel: &Kernel, origin: &Origin, target: Sm) -> Result<Compiled,
         let message = format!("{WARPS} is {warps}, expected a power of two of at most 32");
         return Err(vec![error("K036", message)]);
     }
-    let lowered = lower(kernel, warps.ilog2() as usize)?;
+    let most = target.max_shared_bytes();
+    let mut stages = constant(kernel, STAGES).unwrap_or(1);
+    let mut lowered = lower(kernel, (warps.ilog2() as usize, stages))?;
+    while lowered.shared_bytes > most && stages > 1 {
+        stages -= 1;
+        lowered = lower(kernel, (warps.ilog2() as usize, stages))?;
+    }
     let Lowered { code, mut nodes, params, shared_bytes, asserts } = lowered;
     barriers::insert(&mut nodes);
     let mut missing = Vec::new();
@@ -66,8 +76,7 @@ pub fn compile(kernel: &Kernel, origin: &Origin, target: Sm) -> Result<Compiled,
     if !missing.is_empty() {
         return Err(missing);
     }
-    if shared_bytes > target.max_shared_bytes() {
-        let most = target.max_shared_bytes();
+    if shared_bytes > most {
         let message =
             format!("tiles pass through {shared_bytes} bytes of shared memory, {most} are there");
         return Err(vec![error("K035", message)]);
@@ -136,9 +145,14 @@ fn instructions(node: &Node, target: Sm, missing: &mut Vec<BuildError>) {
 
 /// As declared, or enough that the largest tile gives every thread two elements.
 fn warps(kernel: &Kernel) -> usize {
-    let declared = kernel.consts.iter().find(|(name, _)| name == WARPS);
     let largest = kernel.values.iter().map(|info| info.ty.len()).max().unwrap_or(1);
-    declared.map_or((largest / 64).clamp(1, MOST_WARPS).next_power_of_two(), |(_, warps)| *warps)
+    let default = (largest / 64).clamp(1, MOST_WARPS).next_power_of_two();
+    constant(kernel, WARPS).unwrap_or(default)
+}
+
+/// A constant of the variant.
+fn constant(kernel: &Kernel, name: &str) -> Option<usize> {
+    kernel.consts.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
 }
 
 /// A name that PTX takes.

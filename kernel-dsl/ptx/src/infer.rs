@@ -4,6 +4,7 @@
 //! from a tile stays where the tile is. A tile that is the same everywhere, or a function of its
 //! indices alone, has no layout of its own: it is made where it is wanted, as it is wanted.
 
+use crate::ahead::ahead;
 use crate::dot::DotPlan;
 use crate::layout::{Axis, Layout};
 use std::collections::{HashMap, HashSet};
@@ -21,22 +22,41 @@ pub(crate) struct Layouts {
     pub(crate) deferred: HashSet<Value>,
     /// Loads that go to shared memory, where several dots read them.
     pub(crate) staged: HashSet<Value>,
+    /// Loads that a ring brings to shared memory ahead of time.
+    ahead: HashSet<Value>,
 }
 
 /// Bytes that a thread loads at once.
 const ACCESS_BYTES: usize = 16;
 
-pub(crate) fn infer(kernel: &Kernel, warp_bits: usize) -> Layouts {
+pub(crate) fn infer(kernel: &Kernel, warp_bits: usize, stages: usize) -> Layouts {
     let layouts = Layouts {
         of: vec![None; kernel.values.len()],
         dots: HashMap::new(),
         deferred: HashSet::new(),
         staged: HashSet::new(),
+        ahead: if stages < 2 { HashSet::new() } else { all_ahead(kernel, &kernel.body) },
     };
     let mut inference = Inference { kernel, warp_bits, layouts };
     inference.dots(&kernel.body);
     inference.region(&kernel.body);
     inference.layouts
+}
+
+/// Loads of any loop that run ahead of it.
+fn all_ahead(kernel: &Kernel, region: &Region) -> HashSet<Value> {
+    let mut all = HashSet::new();
+    for op in region.ops.iter().map(|id| kernel.op(*id)) {
+        for region in &op.regions {
+            all.extend(all_ahead(kernel, region));
+        }
+        if let (OpKind::For { .. }, [region]) = (&op.kind, op.regions.as_slice())
+            && let Some(found) = ahead(kernel, region)
+        {
+            all.extend(found.loads.iter().map(|id| kernel.op(*id).results[0]));
+        }
+    }
+    all
 }
 
 struct Inference<'k> {
@@ -62,8 +82,8 @@ impl Inference<'_> {
         }
     }
 
-    /// Whether a load stays in shared memory, whatever the layout it is wanted in: several dots read
-    /// it, or one that would repeat it every turn of a loop.
+    /// Whether a load lies in shared memory, whatever the layout it is wanted in: a ring brings it,
+    /// several dots read it, or one that would repeat it every turn of a loop.
     fn stays(&self, value: Value, region: &Region) -> bool {
         let ops = &self.kernel.ops;
         let Some(at) = ops.iter().position(|op| op.results.contains(&value)) else { return false };
@@ -75,11 +95,12 @@ impl Inference<'_> {
         let ty = self.kernel.ty(value);
         let readers = self.dots_that_read(value);
         let near = region.ops.iter().any(|id| id.0 as usize == at);
+        let ahead = self.layouts.ahead.contains(&value);
         is_read_only(self.kernel, param)
             && !matches!(ty.elem, Elem::Packed(_))
             && element_bits(ty.elem).is_multiple_of(8)
             && ty.len() > 1
-            && (readers > 1 || readers == 1 && !near)
+            && (readers > 1 || readers == 1 && (ahead || !near))
     }
 
     /// Decides where a dot takes a load from that only dots read.
@@ -96,6 +117,9 @@ impl Inference<'_> {
                 let elem = self.kernel.ty(value).elem;
                 let bits = element_bits(elem);
                 let readers = self.dots_that_read(value);
+                if self.layouts.ahead.contains(&value) {
+                    return;
+                }
                 if matches!(elem, Elem::Packed(_)) || readers == 0 {
                     return;
                 }

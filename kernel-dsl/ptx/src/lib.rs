@@ -5,6 +5,7 @@
 //! Deterministic and without a GPU, a driver or a toolkit: PTX is text. It knows no model and no
 //! memory but what a manifest describes.
 
+mod ahead;
 mod barriers;
 pub mod bundle;
 mod code;

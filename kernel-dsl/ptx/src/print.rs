@@ -80,7 +80,7 @@ impl Printer {
             }
             Node::Barrier { shared: true, .. } => self.line(depth, "bar.sync 0;"),
             Node::Barrier { .. } => self.line(depth, "bar.sync 0; // global memory"),
-            Node::Loop { head, go_on, body } => {
+            Node::Loop { head, go_on, body, .. } => {
                 let [top, end] = [self.label(), self.label()];
                 self.line(0, &format!("{top}:"));
                 head.iter().for_each(|node| self.node(node, depth));

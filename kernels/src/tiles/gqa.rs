@@ -19,7 +19,7 @@ const KEYS: usize = 32;
 #[kernel(
     grid = (T, KV_HEADS, cdiv(GROUP, GROUP_HEADS)),
     formats(KV = kv_formats),
-    variants(DH = [128]),
+    variants(cpu: DH = [128]; gpu: DH = [128], WARPS = [4], STAGES = [2]),
     class = bounded
 )]
 pub fn gqa_decode<KV: Stored>(
@@ -63,7 +63,7 @@ pub fn gqa_decode<KV: Stored>(
 #[kernel(
     grid = (cdiv(T, QUERIES), H),
     formats(KV = kv_formats),
-    variants(cpu: DH = [128]; gpu: DH = [128], WARPS = [8]),
+    variants(cpu: DH = [128]; gpu: DH = [128], WARPS = [8], STAGES = [2]),
     class = bounded
 )]
 pub fn gqa_prefill<KV: Stored>(

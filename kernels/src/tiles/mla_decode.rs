@@ -23,7 +23,7 @@ const BLOCK: usize = 256;
     formats(KV = kv_formats),
     variants(
         cpu: (DC, DR) = [(64, 32), (512, 64)], KEYS = [32];
-        gpu: (DC, DR, KEYS, WARPS) = [(64, 32, 32, 4), (512, 64, 64, 8)]
+        gpu: (DC, DR, KEYS, WARPS) = [(64, 32, 32, 4), (512, 64, 64, 8)], STAGES = [2]
     ),
     class = bounded
 )]

@@ -55,7 +55,7 @@ pub fn kv_gather<KV: Stored>(
     grid = (cdiv(T, QUERIES), H),
     variants(
         cpu: (DN, DR, DV) = [(32, 32, 32), (128, 64, 128), (192, 64, 256)];
-        gpu: (DN, DR, DV, WARPS) = [(32, 32, 32, 4), (128, 64, 128, 8), (256, 64, 256, 8)]
+        gpu: (DN, DR, DV, WARPS) = [(32, 32, 32, 4), (128, 64, 128, 8), (256, 64, 256, 8)], STAGES = [2]
     ),
     class = bounded
 )]

@@ -18,7 +18,7 @@ const BLOCK: usize = 64;
 #[kernel(
     grid = (cdiv(N, ROWS), cdiv(M, BLOCK)),
     formats(W = weight_formats),
-    variants(cpu: ROWS = [32], CHUNK = [64]; gpu: ROWS = [64], CHUNK = [32], WARPS = [4]),
+    variants(cpu: ROWS = [32], CHUNK = [64]; gpu: ROWS = [64], CHUNK = [32], WARPS = [4], STAGES = [3]),
     class = bounded
 )]
 pub fn w_gemm<W: Packed>(
@@ -37,7 +37,7 @@ pub fn w_gemm<W: Packed>(
 #[kernel(
     grid = (cdiv(N, ROWS), E),
     formats(W = weight_formats),
-    variants(cpu: ROWS = [32], CHUNK = [64]; gpu: ROWS = [64], CHUNK = [32], WARPS = [4]),
+    variants(cpu: ROWS = [32], CHUNK = [64]; gpu: ROWS = [64], CHUNK = [32], WARPS = [4], STAGES = [3]),
     class = bounded
 )]
 pub fn w_gemm_grouped<W: Packed>(

@@ -51,7 +51,7 @@ pub enum Data {
 }
 
 /// A weight of a block format, `[n, k]` or `[experts, n, k]`.
-pub trait PackedSource: fmt::Debug {
+pub trait PackedSource: fmt::Debug + Send + Sync {
     /// Its format.
     fn format(&self) -> &'static Format;
     /// The value at an index inside its shape, scales applied.

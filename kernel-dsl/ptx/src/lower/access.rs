@@ -5,6 +5,7 @@
 //! bytes; any other tile element by element. Which of the two is decided when the kernel runs, for
 //! all threads alike.
 
+use super::convert::Place;
 use super::operand::MATRIX_ROW;
 use super::{Held, Lower, Made};
 use crate::code::{Buffer, Class, Effect, Node, Operand, Reg, Share};
@@ -19,11 +20,21 @@ const ACCESS_BYTES: usize = 16;
 const STAGED_REGS: usize = 32;
 
 /// Rows of a view that elements of a tile lie in.
-struct Rows {
+pub(crate) struct Rows {
     /// For each register, the address of column 0 of its row.
-    address: Vec<Reg>,
+    pub(crate) address: Vec<Reg>,
     /// For each register, whether its row lies inside; none where all do.
-    inside: Vec<Option<Reg>>,
+    pub(crate) inside: Vec<Option<Reg>>,
+}
+
+/// Rows of a view, and which of their columns a tile takes.
+pub(crate) struct Window {
+    pub(crate) rows: Rows,
+    /// First column of the tile, and how many the view has.
+    pub(crate) col: Reg,
+    pub(crate) extent: Reg,
+    /// What must be aligned for rows to be.
+    pub(crate) aligned: Vec<Reg>,
 }
 
 /// Columns of a view that a tile takes.
@@ -159,8 +170,13 @@ impl Lower<'_> {
             let regs = self.load_part(op, &some, part);
             self.write_shared(elem, &Held { layout: some.clone(), regs }, place, part);
         }
-        self.staged.insert(result, place);
-        self.made.last_mut().expect("a region is open").push(Made::Staged(result));
+        self.keep_staged(result, place);
+    }
+
+    /// Remembers until the region ends that a tile lies in shared memory.
+    pub(crate) fn keep_staged(&mut self, value: Value, place: Place) {
+        self.staged.insert(value, place);
+        self.made.last_mut().expect("a region is open").push(Made::Staged(value));
     }
 
     /// The elements of a load op that a layout says, `part` further in the tile's order.
@@ -214,10 +230,25 @@ impl Lower<'_> {
         layout: &'a Layout,
         from: [usize; 2],
     ) -> Option<Access<'a>> {
-        let window = op.window().expect("asked of windows only");
-        let value = op.results.first().or(op.operands.last()).expect("a load or a store");
-        let tile_rank = self.kernel.ty(*value).shape.len();
         let bytes = element_bits(elem) / 8;
+        let found = self.window_rows(op, bytes, layout, from[0])?;
+        let cols = self.cols((found.col, found.extent), from[1], (layout, bytes), &found.aligned);
+        let param = op.window().expect("asked of windows only").param;
+        let rule = self.rule(op, (param, layout));
+        Some(Access { param, elem, layout, rows: found.rows, cols, rule })
+    }
+
+    /// The rows of a window of a tile of rank 1 or 2, of elements of so many bytes, in the threads of
+    /// a layout that begins `from` rows into it.
+    pub(crate) fn window_rows(
+        &mut self,
+        op: &Op,
+        bytes: usize,
+        layout: &Layout,
+        from: usize,
+    ) -> Option<Window> {
+        let window = op.window().expect("asked of windows only");
+        let tile_rank = self.tile_rank(op);
         if tile_rank == 0 {
             return None;
         }
@@ -242,7 +273,7 @@ impl Lower<'_> {
             let first = self.add_part(start, part);
             let mut known: Vec<(usize, Reg, Option<Reg>)> = Vec::new();
             for reg in 0..layout.num_regs() {
-                let row = layout.reg_place(reg)[0] + from[0];
+                let row = layout.reg_place(reg)[0] + from;
                 if !known.iter().any(|(known, ..)| *known == row) {
                     #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
                     let at = self.add_index(Some(first), row as i64);
@@ -256,21 +287,21 @@ impl Lower<'_> {
                 (rows.address[reg], rows.inside[reg]) = (*address, *here);
             }
         }
-        let cols = self.cols((col, extent), from[1], (layout, bytes), &aligned);
-        let rule = self.rule(op, tile_rank, (param, layout));
-        Some(Access { param, elem, layout, rows, cols, rule })
+        Some(Window { rows, col, extent, aligned })
+    }
+
+    /// Axes of the tile that a load or store moves.
+    fn tile_rank(&self, op: &Op) -> usize {
+        let value = op.results.first().or(op.operands.last()).expect("a load or a store");
+        self.kernel.ty(*value).shape.len()
     }
 
     /// The rule by which threads share a view, if the window of an op starts at multiples of its
     /// extents and no two threads hold copies: then windows of this layout give an element to the
     /// same thread wherever they start.
-    fn rule(
-        &mut self,
-        op: &Op,
-        tile_rank: usize,
-        (param, layout): (usize, &Layout),
-    ) -> Option<usize> {
+    fn rule(&mut self, op: &Op, (param, layout): (usize, &Layout)) -> Option<usize> {
         let at = op.window().expect("asked of windows only").at;
+        let tile_rank = self.tile_rank(op);
         let extents = [layout.rows, layout.cols];
         let starts = at[at.len() - tile_rank..].iter().rev().zip(extents.iter().rev());
         let aligned =
@@ -295,11 +326,24 @@ impl Lower<'_> {
         from: [usize; 2],
     ) -> Access<'a> {
         let bytes = element_bits(elem) / 8;
+        let found = self.given_rows(op, (param, bytes), layout, from[0]);
+        let cols = self.cols((found.col, found.extent), from[1], (layout, bytes), &found.aligned);
+        Access { param, elem, layout, rows: found.rows, cols, rule: None }
+    }
+
+    /// Rows given one by one, as those of [`Lower::window_rows`].
+    pub(crate) fn given_rows(
+        &mut self,
+        op: &Op,
+        (param, bytes): (usize, usize),
+        layout: &Layout,
+        from: usize,
+    ) -> Window {
         let base = self.argument(self.param_words[param]);
         let step = self.step_bytes(param, 0, bytes);
         let bound = self.extent(param, 0);
         let vector = layout.without(Axis::Cols).reshaped([1, layout.rows]);
-        let indices = self.row_indices(op.operands[0], &vector, from[0]);
+        let indices = self.row_indices(op.operands[0], &vector, from);
         let mut known: Vec<(Reg, Reg, Reg)> = Vec::new();
         let (mut address, mut inside) = (Vec::new(), Vec::new());
         for index in indices {
@@ -319,8 +363,7 @@ impl Lower<'_> {
         if let Operand::Reg(step) = step {
             aligned.push(step);
         }
-        let cols = self.cols((col, extent), from[1], (layout, bytes), &aligned);
-        Access { param, elem, layout, rows: Rows { address, inside }, cols, rule: None }
+        Window { rows: Rows { address, inside }, col, extent, aligned }
     }
 
     /// Indices of the rows of a layout that begins `from` rows into the tile.

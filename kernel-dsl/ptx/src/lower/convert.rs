@@ -166,7 +166,7 @@ impl Lower<'_> {
     fn exchanged(&mut self, elem: Elem, held: &Held, want: &Layout) -> Vec<Reg> {
         let ([rows, cols], each) = ([held.layout.rows, held.layout.cols], exchange_bytes(elem));
         let pitch = pitch([rows, cols], each, apart(&held.layout, each));
-        let place = Place { buffer: Buffer::Exchange, first: 0, pitch };
+        let place = Place { buffer: Buffer::Exchange, first: 0, pitch, slot: None };
         let bytes = rows * pitch * each;
         self.exchange_bytes = self.exchange_bytes.max(bytes);
         self.write_shared(elem, held, place, 0);
@@ -177,7 +177,7 @@ impl Lower<'_> {
     pub(crate) fn write_shared(&mut self, elem: Elem, held: &Held, place: Place, part: usize) {
         let bytes = exchange_bytes(elem);
         let guard = self.first_copy(&held.layout).map(Operand::from);
-        let base = self.shared_address(&held.layout, (place.pitch, bytes));
+        let base = self.shared_base(&held.layout, (place, bytes));
         let words = self.words(elem, held);
         for (first, group, op) in groups("st.shared", elem, &held.layout, &words) {
             let index = held.layout.reg_part(first) + part;
@@ -197,7 +197,7 @@ impl Lower<'_> {
         part: usize,
     ) -> Vec<Reg> {
         let bytes = exchange_bytes(elem);
-        let base = self.shared_address(want, (place.pitch, bytes));
+        let base = self.shared_base(want, (place, bytes));
         let regs = self.code.regs(word_class(bytes), want.num_regs() / unit(elem, want));
         for (first, group, op) in groups("ld.shared", elem, want, &regs) {
             let index = want.reg_part(first) + part;
@@ -213,12 +213,27 @@ impl Lower<'_> {
         self.of_words(elem, regs, want)
     }
 
-    /// The thread's first byte of a tile in shared memory that starts at 0.
-    pub(crate) fn shared_address(
+    /// The thread's first byte of a place in shared memory, less the place's own first.
+    pub(crate) fn shared_base(
         &mut self,
         layout: &Layout,
-        (pitch, bytes): (usize, usize),
+        (place, bytes): (Place, usize),
     ) -> Operand {
+        let address = self.shared_address(layout, (place.pitch, bytes));
+        match place.slot {
+            None => address,
+            Some(slot) => {
+                let address = match address {
+                    Operand::Reg(_) => address,
+                    name => self.before(|code| code.op(Class::B32, "mov.u32", [name])).into(),
+                };
+                self.code.op(Class::B32, "add.u32", [slot.into(), address]).into()
+            }
+        }
+    }
+
+    /// The thread's first byte of a tile in shared memory that starts at 0.
+    fn shared_address(&mut self, layout: &Layout, (pitch, bytes): (usize, usize)) -> Operand {
         let cols = layout.cols;
         let step = |step: &usize| (step / cols * pitch + step % cols) * bytes;
         let steps: Vec<usize> = layout.lanes.iter().chain(&layout.warps).map(step).collect();
@@ -309,6 +324,8 @@ pub(crate) struct Place {
     pub(crate) first: usize,
     /// Elements from a row to the next.
     pub(crate) pitch: usize,
+    /// How many bytes further it lies this time: the slot of a ring.
+    pub(crate) slot: Option<Reg>,
 }
 
 /// Bytes of a row that four threads side by side access at once.

@@ -18,7 +18,7 @@ impl Lower<'_> {
         }
     }
 
-    fn op(&mut self, op: &Op, id: OpId) {
+    pub(crate) fn op(&mut self, op: &Op, id: OpId) {
         let writer = id.0;
         match &op.kind {
             OpKind::For { step } => self.repeat(op, *step),
@@ -43,6 +43,8 @@ impl Lower<'_> {
             OpKind::Dim(dim) => vec![self.dim(*dim)],
             OpKind::Scalar(param) => vec![self.scalar_param(*param)],
             OpKind::Load(param) | OpKind::LoadUntil(param) if self.is_packed(*param) => return,
+            // A ring brings it.
+            _ if self.staged.contains_key(&result) => return,
             _ if self.layouts.deferred.contains(&result) => return,
             OpKind::Load(_) | OpKind::LoadUntil(_) | OpKind::LoadRows(_)
                 if self.layouts.staged.contains(&result) =>
@@ -119,6 +121,14 @@ impl Lower<'_> {
         self.code.set(counter, start.into());
         let carried = self.carry(&op.operands[2..], &region.args[1..]);
         self.prepare(region);
+        // Copies start where there is a turn for them.
+        let ahead = self.loads_ahead(region);
+        let turns = ahead
+            .is_some()
+            .then(|| self.code.op(Class::Pred, "setp.lt.s64", [start.into(), end.into()]));
+        self.code.begin();
+        let ring = ahead.map(|ahead| self.open_ring(ahead, region, ((start, end), step)));
+        self.code.loc = op.loc;
         let go_on = self.code.reg(Class::Pred);
         self.code.begin();
         self.code.push("setp.lt.s64", vec![go_on.into(), counter.into(), end.into()]);
@@ -130,22 +140,40 @@ impl Lower<'_> {
         for (arg, held) in region.args[1..].iter().zip(&carried) {
             self.keep(*arg, held.clone());
         }
+        if let Some(ring) = &ring {
+            self.turn_ring(ring, region);
+        }
         self.region(region);
         self.code.loc = op.loc;
         self.assign(&yielded(self.kernel, region), &carried);
+        if let Some(ring) = &ring {
+            self.leave_slot(ring);
+        }
+        let next = self.advanced(counter, step, end);
+        self.code.set(counter, next.into());
+        self.close_region();
+        let body = self.code.close();
+        self.code.node(Node::Loop { head, go_on, body, runs: turns.is_some() });
+        let yes = self.code.close();
+        match turns {
+            Some(condition) => {
+                self.code.node(Node::If { condition, yes, no: Vec::new(), together: true });
+            }
+            None => yes.into_iter().for_each(|node| self.code.node(node)),
+        }
+        for (result, held) in op.results.iter().zip(carried) {
+            self.keep(*result, held);
+        }
+    }
+
+    /// A counter's next number.
+    pub(crate) fn advanced(&mut self, counter: Reg, step: usize, end: Reg) -> Reg {
         #[expect(clippy::cast_possible_wrap, reason = "a step is small")]
         let next = self.add(counter.into(), (step as i64).into());
         // A counter that passes the largest number would begin again below `end`.
         let wrapped = self.code.op(Class::Pred, "setp.lt.s64", [next.into(), counter.into()]);
         let sources = [end.into(), next.into(), wrapped.into()];
-        let next = self.code.op(Class::B64, "selp.b64", sources);
-        self.code.set(counter, next.into());
-        self.close_region();
-        let body = self.code.close();
-        self.code.node(Node::Loop { head, go_on, body });
-        for (result, held) in op.results.iter().zip(carried) {
-            self.keep(*result, held);
-        }
+        self.code.op(Class::B64, "selp.b64", sources)
     }
 
     /// Registers of their own for values that a region changes, with what they start as.

@@ -99,7 +99,7 @@ impl Lower<'_> {
         part: usize,
     ) -> HashMap<usize, Codes> {
         let Matrices { threads, within, between, bytes, .. } = matrices;
-        let base = self.shared_address(threads, (place.pitch, *bytes));
+        let base = self.shared_base(threads, (place, *bytes));
         let mut pairs = HashMap::new();
         for turn in 0..1 << between.len() {
             let first = sum(between, turn);

@@ -16,7 +16,9 @@ mod multiply;
 mod operand;
 mod packed;
 mod reduce;
+mod ring;
 mod split;
+mod strip;
 
 use crate::code::{Buffer, Class, Code, Effect, Node, Operand, Reg};
 use crate::dot::{DotPlan, SidePlan};
@@ -24,6 +26,7 @@ use crate::infer::{Layouts, axis_of, element_bits, index, infer};
 use crate::layout::{Axis, Layout};
 use convert::Place;
 use operand::Input;
+use ring::RingWindow;
 use std::collections::HashMap;
 use tessera_tile_ir::op::{Literal, OpKind};
 use tessera_tile_ir::{BuildError, Elem, Kernel, Loc, Op, OpId, ParamKind, Value};
@@ -50,13 +53,18 @@ pub(crate) struct Lowered {
     pub(crate) asserts: Vec<(String, Loc)>,
 }
 
-/// Lowers a kernel for `2^warp_bits` warps.
+/// Lowers a kernel for `2^warp_bits` warps, whose loops fetch tiles `stages - 1` turns ahead.
 ///
 /// # Errors
 /// What this target has no code for, at the author's place.
-pub(crate) fn lower(kernel: &Kernel, warp_bits: usize) -> Result<Lowered, Vec<BuildError>> {
+pub(crate) fn lower(
+    kernel: &Kernel,
+    (warp_bits, stages): (usize, usize),
+) -> Result<Lowered, Vec<BuildError>> {
     check(kernel)?;
-    let mut lower = Lower::new(kernel, warp_bits);
+    let mut lower = Lower::new(kernel, (warp_bits, stages));
+    // The slots of rings lie first.
+    lower.stage_bytes = lower.ring_bytes(&kernel.body);
     lower.arguments();
     lower.region(&kernel.body);
     let Lower { mut code, prologue, errors, asserts, words, .. } = lower;
@@ -135,6 +143,10 @@ pub(crate) struct Lower<'k> {
     inputs: HashMap<(Value, SidePlan), Input>,
     /// Tiles that stay in shared memory.
     staged: HashMap<Value, Place>,
+    /// Windows of packed views that lie in shared memory.
+    windows: HashMap<Value, RingWindow>,
+    /// Slots of the rings that loads run ahead in, below 2 for none.
+    stages_ahead: usize,
     /// What each open region made and will forget.
     made: Vec<Vec<Made>>,
     /// First word of each parameter's arguments.
@@ -160,10 +172,11 @@ pub(crate) enum Made {
     Held(Value),
     Input(Value, Box<SidePlan>),
     Staged(Value),
+    Window(Value),
 }
 
 impl<'k> Lower<'k> {
-    fn new(kernel: &'k Kernel, warp_bits: usize) -> Self {
+    fn new(kernel: &'k Kernel, (warp_bits, stages_ahead): (usize, usize)) -> Self {
         let mut def = vec![None; kernel.values.len()];
         for (i, op) in (0..).zip(&kernel.ops) {
             op.results.iter().for_each(|result| def[index(*result)] = Some(OpId(i)));
@@ -172,12 +185,14 @@ impl<'k> Lower<'k> {
             kernel,
             warp_bits,
             code: Code::new(kernel.loc),
-            layouts: infer(kernel, warp_bits),
+            layouts: infer(kernel, warp_bits, stages_ahead),
             prologue: Vec::new(),
             def,
             held: vec![Vec::new(); kernel.values.len()],
             inputs: HashMap::new(),
             staged: HashMap::new(),
+            windows: HashMap::new(),
+            stages_ahead,
             made: vec![Vec::new()],
             param_words: Vec::new(),
             words: 0,
@@ -289,6 +304,7 @@ impl<'k> Lower<'k> {
                 Made::Held(value) => drop(self.held[index(value)].pop()),
                 Made::Input(value, side) => drop(self.inputs.remove(&(value, *side))),
                 Made::Staged(value) => drop(self.staged.remove(&value)),
+                Made::Window(value) => drop(self.windows.remove(&value)),
             }
         }
     }

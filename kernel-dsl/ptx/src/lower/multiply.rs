@@ -2,7 +2,6 @@
 
 use super::convert::apart;
 use super::operand::{Chunk, Form, Input, Source};
-use super::packed::{PackedWindow, ScaleRow};
 use super::split::PLANES;
 use super::{Held, Lower};
 use crate::code::{Class, Operand, Reg};
@@ -12,10 +11,6 @@ use std::collections::HashMap;
 use tessera_tile_ir::format::{Element, Format, ScaleType};
 use tessera_tile_ir::op::{Binary, OpKind};
 use tessera_tile_ir::{Elem, Op, Value};
-
-/// The most registers that codes of a whole dot may take, so that all are loaded before any is
-/// multiplied.
-const MOST_CODES: usize = 8;
 
 /// First row and column of an instruction's result, besides what the thread adds.
 type Block = [usize; 2];
@@ -217,21 +212,11 @@ impl Lower<'_> {
             self.refuse("K034", message);
             return None;
         }
-        let elem = Elem::Packed(format);
-        let form = Form::Codes(format.element, elem);
-        let has_scales = format.scale_tile.is_some();
-        let of_row = |lower: &mut Self, reg| {
-            let row = rows.reg_part(reg);
-            lower.scale_row(&window, &rows, row).map(|scales| (row, scales))
-        };
-        let from = (0..rows.num_regs()).filter_map(|reg| of_row(self, reg)).collect();
-        let source = if side.layout.num_regs() / Self::pack(elem, &side.layout) <= MOST_CODES {
-            Source::Registers(self.window_codes(&window, &side.layout))
-        } else {
-            Source::Window { window, value, scaled: false }
-        };
+        let form = Form::Codes(format.element, Elem::Packed(format));
+        let source = Source::Window { window, value, scaled: false };
         let input = Input { source, form, side: side.clone() };
-        Some(ScaledSide { input, has_scales, rows, scales: Scales::Loaded(window, from) })
+        let has_scales = format.scale_tile.is_some();
+        Some(ScaledSide { input, has_scales, rows, made: None })
     }
 
     /// The scales of the group that begins at a column, by row.
@@ -240,27 +225,25 @@ impl Lower<'_> {
         if !side.has_scales {
             return found;
         }
-        match &side.scales {
-            Scales::None => {}
-            Scales::Made(made) => {
-                for reg in 0..side.rows.num_regs() {
-                    let row = side.rows.reg_part(reg);
-                    let part = row * made.layout.cols + first / made.group;
+        for reg in 0..side.rows.num_regs() {
+            let row = side.rows.reg_part(reg);
+            match (&side.made, &side.input.source) {
+                (Some(made), _) => {
+                    let group = first / made.group;
+                    let part = row * made.layout.cols + group;
                     let reg = (0..made.layout.num_regs())
                         .find(|reg| made.layout.reg_part(*reg) == part)
                         .expect("every group of a row has a scale");
                     found.scales.insert(row, made.regs[reg]);
                 }
-            }
-            Scales::Loaded(window, rows) => {
-                let inside = self.col_inside(window, first);
-                for (row, scales) in rows {
-                    let (scale, zero) = self.scale_in_row(window, scales, (first, inside));
-                    found.scales.insert(*row, scale.expect("the format has scales"));
+                (None, Source::Window { window, .. }) => {
+                    let (scale, zero) = self.scale_at(window, &side.rows, [row, first]);
+                    found.scales.insert(row, scale.expect("the format has scales"));
                     if let Some(zero) = zero {
-                        found.zeros.insert(*row, self.zero_pair(zero));
+                        found.zeros.insert(row, self.zero_pair(zero));
                     }
                 }
+                (None, _) => unreachable!("scales are made or lie in a window"),
             }
         }
         found
@@ -288,7 +271,7 @@ impl Lower<'_> {
                 return None;
             }
             let input = self.input(x, side);
-            return Some(ScaledSide { input, has_scales: false, rows, scales: Scales::None });
+            return Some(ScaledSide { input, has_scales: false, rows, made: None });
         };
         let plain = (tile.scale, tile.precision, tile.rows) == (ScaleType::F32, ScaleType::F32, 1);
         if !plain || format.element.int_bias().is_none() {
@@ -311,9 +294,9 @@ impl Lower<'_> {
         };
         want.regs.splice(0..0, bits(scales.layout.cols));
         let regs = self.convert(Elem::F32, &scales, &want);
-        let scales = Scales::Made(MadeScales { layout: want, regs, group });
+        let made = Some(MadeScales { layout: want, regs, group });
         let input = Input { source, form: Form::Planes, side: side.clone() };
-        Some(ScaledSide { input, has_scales: true, rows, scales })
+        Some(ScaledSide { input, has_scales: true, rows, made })
     }
 
     /// The scale of each group of a tile's rows, `[rows, groups]`; NaN where the group holds one or
@@ -436,15 +419,8 @@ struct ScaledSide {
     has_scales: bool,
     /// Its rows as the result has them.
     rows: Layout,
-    scales: Scales,
-}
-
-/// Where scales come from.
-enum Scales {
-    None,
-    Made(MadeScales),
-    /// From memory, row by row.
-    Loaded(PackedWindow, Vec<(usize, ScaleRow)>),
+    /// Scales that were computed rather than loaded.
+    made: Option<MadeScales>,
 }
 
 /// Scales, `[rows, groups]`, in the layout of the result's rows.

@@ -176,10 +176,11 @@ impl Lower<'_> {
     pub(crate) fn stage(&mut self, elem: Elem, [rows, cols]: [usize; 2], reach: usize) -> Place {
         let bytes = exchange_bytes(elem);
         let pitch = pitch([rows, cols], bytes, reach);
-        let (buffer, first) = (Buffer::Stage(self.stages), self.stage_bytes);
-        self.stages += 1;
+        let first = self.stage_bytes;
         self.stage_bytes = (first + rows * pitch * bytes).next_multiple_of(16);
-        Place { buffer, first, pitch }
+        let buffer = Buffer::Stage(self.stages);
+        self.stages += 1;
+        Place { buffer, first, pitch, slot: None }
     }
 
     /// The chunk of an operand that begins at `k`.
@@ -236,17 +237,6 @@ impl Lower<'_> {
             Form::Codes(_, elem) => elem,
             Form::F32 | Form::Planes => Elem::F32,
         };
-        let pack = Self::pack(elem, layout);
-        if pack == Self::pack(elem, &held.layout) {
-            // Whole registers.
-            let first = |layout: &Layout, reg: usize| layout.reg_part(reg * pack);
-            let all: Vec<usize> = (0..held.regs.len()).map(|r| first(&held.layout, r)).collect();
-            let regs = (0..layout.num_regs() / pack).map(|reg| {
-                let index = first(layout, reg) + part;
-                held.regs[all.iter().position(|known| *known == index).expect("it is held")]
-            });
-            return Held { layout: layout.clone(), regs: regs.collect() };
-        }
         let single = self.unpacked(elem, held);
         let all: Vec<usize> = (0..single.len()).map(|reg| held.layout.reg_part(reg)).collect();
         let regs: Vec<Reg> = (0..layout.num_regs())

@@ -3,10 +3,10 @@
 //! Nothing is loaded where the window is taken: whoever decodes or multiplies it loads what it needs
 //! in the layout it needs.
 
+use super::ring::RingWindow;
 use super::{Held, Lower};
 use crate::code::{Class, Node, Operand, Reg};
 use crate::layout::{Axis, Layout};
-use std::collections::HashMap;
 use tessera_tile_ir::format::{Format, ScaleTile, ScaleType, WHOLE};
 use tessera_tile_ir::op::{Binary, Literal, OpKind};
 use tessera_tile_ir::{Elem, Op, Value};
@@ -16,30 +16,23 @@ use tessera_tile_ir::{Elem, Op, Value};
 pub(crate) struct PackedWindow {
     pub(crate) format: &'static Format,
     /// First word of the view's arguments.
-    words: usize,
+    pub(crate) words: usize,
     /// Index of the matrix, if there are several, and whether it exists.
-    matrix: Option<(Reg, Reg)>,
+    pub(crate) matrix: Option<(Reg, Reg)>,
     /// First row and column of the window.
-    row: Reg,
-    col: Reg,
+    pub(crate) row: Reg,
+    pub(crate) col: Reg,
     /// Rows and columns of a matrix.
-    rows: Reg,
-    cols: Reg,
+    pub(crate) rows: Reg,
+    pub(crate) cols: Reg,
     /// What the first column is known to be a multiple of.
     pub(crate) col_multiple: usize,
+    /// Where it lies in shared memory, if a loop brought it there.
+    pub(crate) ring: Option<RingWindow>,
 }
 
 /// A scale and a zero point, where the format has them.
 type ScaleAt = (Option<Reg>, Option<Reg>);
-
-/// Where the scales of a row of a window begin.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ScaleRow {
-    /// Address of the first, and of its zero point if there are any.
-    first: (Reg, Option<Reg>),
-    /// Whether there is such a row.
-    inside: Reg,
-}
 
 /// Bits of the largest access.
 const ACCESS_BITS: usize = 128;
@@ -67,6 +60,7 @@ impl Lower<'_> {
             rows: self.extent(param, rank - 2),
             cols: self.extent(param, rank - 1),
             col_multiple: self.multiple_of(col),
+            ring: self.windows.get(&value).copied(),
         })
     }
 
@@ -111,6 +105,10 @@ impl Lower<'_> {
         window: &PackedWindow,
         [rows, cols]: [usize; 2],
     ) -> PackedWindow {
+        if let Some(ring) = window.ring {
+            let skipped = [ring.skipped[0] + rows, ring.skipped[1] + cols];
+            return PackedWindow { ring: Some(RingWindow { skipped, ..ring }), ..*window };
+        }
         #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
         let [down, across] = [rows as i64, cols as i64];
         PackedWindow {
@@ -123,6 +121,10 @@ impl Lower<'_> {
 
     /// Codes of a window in a layout.
     pub(crate) fn window_codes(&mut self, window: &PackedWindow, layout: &Layout) -> Held {
+        if let Some(ring) = window.ring {
+            let regs = self.ring_codes(window.format, ring, layout);
+            return Held { layout: layout.clone(), regs };
+        }
         let elem = Elem::Packed(window.format);
         let bits = window.format.element.bits();
         let pack = Self::pack(elem, layout);
@@ -151,7 +153,7 @@ impl Lower<'_> {
     }
 
     /// Bytes of a row of codes.
-    fn row_bytes(&mut self, window: &PackedWindow) -> Reg {
+    pub(crate) fn row_bytes(&mut self, window: &PackedWindow) -> Reg {
         let bits = window.format.element.bits();
         let cols = window.cols;
         #[expect(clippy::cast_possible_wrap, reason = "bits of an element")]
@@ -245,11 +247,9 @@ impl Lower<'_> {
         if 32 % bits != 0 {
             return self.odd_runs((layout, run, bits), (byte, rows), regs);
         }
-        let mut addresses: HashMap<Reg, Reg> = HashMap::new();
         for first in (0..layout.num_regs()).step_by(run) {
             let (row, inside) = rows[first];
-            let address =
-                *addresses.entry(row).or_insert_with(|| self.add(row.into(), byte.into()));
+            let address = self.add(row.into(), byte.into());
             let offset = layout.reg_place(first)[1] * bits / 8;
             let group = &regs[first / pack..(first + run).div_ceil(pack)];
             let width = bytes * 8 / group.len();
@@ -417,64 +417,29 @@ impl Lower<'_> {
         [row, col]: [usize; 2],
     ) -> ScaleAt {
         let Some(tile) = window.format.scale_tile else { return (None, None) };
+        if let Some(ring) = window.ring
+            && let Some(scales) = ring.scales
+            && ring.zeros.is_some() == window.format.zero_point
+        {
+            let bytes = tile.scale.bytes();
+            let stored = self.ring_tile((scales, bytes), (&tile, layout), [row, col], ring.skipped);
+            let zero = ring
+                .zeros
+                .map(|zeros| self.ring_tile((zeros, 1), (&tile, layout), [row, col], ring.skipped));
+            return (Some(self.scale_of(window, &tile, stored)), zero);
+        }
         let (at, row_inside) = self.window_row(window, layout, row);
         let col = self.window_col(window, layout, col);
         let inside = self.inside(col, window.cols.into());
         let inside = self.both(inside, row_inside);
-        let row = self.scales_from(window, &tile, (at, col), inside);
-        self.load_scale(window, &tile, &row, (0, inside))
-    }
-
-    /// Where the scales of a row begin, besides what the thread adds.
-    pub(crate) fn scale_row(
-        &mut self,
-        window: &PackedWindow,
-        layout: &Layout,
-        row: usize,
-    ) -> Option<ScaleRow> {
-        let tile = window.format.scale_tile?;
-        let (at, inside) = self.window_row(window, layout, row);
-        Some(self.scales_from(window, &tile, (at, window.col), inside))
-    }
-
-    /// Whether a column of a window lies inside.
-    pub(crate) fn col_inside(&mut self, window: &PackedWindow, col: usize) -> Reg {
-        #[expect(clippy::cast_possible_wrap, reason = "tiles are small")]
-        let at = self.add_index(Some(window.col), col as i64);
-        self.inside(at, window.cols.into())
-    }
-
-    /// Scale and zero point of a column of a row, the window beginning where a scale does.
-    pub(crate) fn scale_in_row(
-        &mut self,
-        window: &PackedWindow,
-        row: &ScaleRow,
-        (col, col_inside): (usize, Reg),
-    ) -> ScaleAt {
-        let Some(tile) = window.format.scale_tile else { return (None, None) };
-        let inside = self.both(col_inside, row.inside);
-        let number = if tile.cols == WHOLE { 0 } else { col / tile.cols };
-        self.load_scale(window, &tile, row, (number, inside))
-    }
-
-    /// The scales from that of an element on.
-    fn scales_from(
-        &mut self,
-        window: &PackedWindow,
-        tile: &ScaleTile,
-        at: (Reg, Reg),
-        inside: Reg,
-    ) -> ScaleRow {
-        let index = self.scale_index(window, tile, at);
-        #[expect(clippy::cast_possible_wrap, reason = "bytes of a scale")]
-        let step = tile.scale.bytes() as i64;
-        let scales = self.argument(window.words + 1);
-        let scale = self.mad(index.into(), step.into(), scales.into());
+        let index = self.scale_index(window, &tile, (at, col));
+        let scale = self.load_scale(window, &tile, index, inside);
         let zero = window.format.zero_point.then(|| {
-            let zeros = self.argument(window.words + 2);
-            self.add(zeros.into(), index.into())
+            let address = self.argument(window.words + 2);
+            let address = self.add(address.into(), index.into());
+            self.load_guarded((address, 0), 8, inside)
         });
-        ScaleRow { first: (scale, zero), inside }
+        (Some(scale), zero)
     }
 
     fn scale_index(&mut self, window: &PackedWindow, tile: &ScaleTile, at: (Reg, Reg)) -> Reg {
@@ -501,7 +466,7 @@ impl Lower<'_> {
     }
 
     /// Scale tiles before an index; none if there is one tile.
-    fn tiles_before(&mut self, at: Reg, extent: usize) -> Option<Reg> {
+    pub(crate) fn tiles_before(&mut self, at: Reg, extent: usize) -> Option<Reg> {
         match extent {
             WHOLE => None,
             1 => Some(at),
@@ -513,7 +478,7 @@ impl Lower<'_> {
     }
 
     /// Scale tiles along an axis.
-    fn tiles(&mut self, extent: Reg, tile: usize) -> Operand {
+    pub(crate) fn tiles(&mut self, extent: Reg, tile: usize) -> Operand {
         match tile {
             WHOLE => 1.into(),
             1 => extent.into(),
@@ -529,17 +494,24 @@ impl Lower<'_> {
         }
     }
 
-    /// The scale so many after a row's first, and its zero point.
     fn load_scale(
         &mut self,
         window: &PackedWindow,
         tile: &ScaleTile,
-        row: &ScaleRow,
-        (number, inside): (usize, Reg),
-    ) -> ScaleAt {
+        index: Reg,
+        inside: Reg,
+    ) -> Reg {
         let bytes = tile.scale.bytes();
-        let (scale, zero) = row.first;
-        let stored = self.load_guarded((scale, number * bytes), bytes * 8, inside);
+        #[expect(clippy::cast_possible_wrap, reason = "bytes of a scale")]
+        let step = bytes as i64;
+        let scales = self.argument(window.words + 1);
+        let address = self.mad(index.into(), step.into(), scales.into());
+        let stored = self.load_guarded((address, 0), bytes * 8, inside);
+        self.scale_of(window, tile, stored)
+    }
+
+    /// The scale that is stored so, times the tensor's.
+    fn scale_of(&mut self, window: &PackedWindow, tile: &ScaleTile, stored: Reg) -> Reg {
         let scale = match tile.scale {
             ScaleType::F32 => stored,
             ScaleType::F16 => {
@@ -548,29 +520,33 @@ impl Lower<'_> {
             }
             other => self.decode_bits(&other.float_bits_rule(), stored),
         };
-        let scale = if window.format.tensor_scale {
-            let tensor = self.tensor_scale(window, inside);
-            self.code.op(Class::B32, "mul.rn.f32", [scale.into(), tensor.into()])
-        } else {
-            scale
-        };
-        let zero = zero.map(|zeros| self.load_guarded((zeros, number), 8, inside));
-        (Some(scale), zero)
+        if !window.format.tensor_scale {
+            return scale;
+        }
+        let tensor = self.tensor_scale(window);
+        self.code.op(Class::B32, "mul.rn.f32", [scale.into(), tensor.into()])
     }
 
-    fn tensor_scale(&mut self, window: &PackedWindow, inside: Reg) -> Reg {
+    /// The scale of the whole matrix; 0 if it does not exist.
+    fn tensor_scale(&mut self, window: &PackedWindow) -> Reg {
         let scales = self.argument(window.words + 3);
-        match window.matrix {
-            None => self.load_guarded((scales, 0), 32, inside),
-            Some((matrix, _)) => {
-                let address = self.mad(matrix.into(), 4.into(), scales.into());
-                self.load_guarded((address, 0), 32, inside)
-            }
-        }
+        let Some((matrix, exists)) = window.matrix else {
+            return self.before(|code| {
+                let place = Operand::at(scales, 0);
+                code.op(Class::B32, "ld.global.nc.u32", [place])
+            });
+        };
+        let address = self.mad(matrix.into(), 4.into(), scales.into());
+        self.load_guarded((address, 0), 32, exists)
     }
 
     /// A number of so many bits, 0 where it is not there.
-    fn load_guarded(&mut self, (address, offset): (Reg, usize), width: usize, inside: Reg) -> Reg {
+    pub(crate) fn load_guarded(
+        &mut self,
+        (address, offset): (Reg, usize),
+        width: usize,
+        inside: Reg,
+    ) -> Reg {
         let result = self.code.reg(Class::B32);
         self.code.set(result, 0.into());
         let place = Operand::at(address, offset);
