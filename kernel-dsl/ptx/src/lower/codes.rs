@@ -109,6 +109,11 @@ impl Lower<'_> {
             Kind::Float(_) if element == Element::Bf16 => {
                 self.code.op(Class::B32, "shl.b32", [code.into(), 16.into()])
             }
+            Kind::Float(_) if is_fp8(element) => {
+                let codes = self.code.op(Class::B16, "cvt.u16.u32", [code.into()]);
+                let [half, _] = self.fp8_halves(element, codes);
+                self.code.op(Class::B32, "cvt.f32.f16", [half.into()])
+            }
             Kind::Float(float) => self.decode_bits(&float.bits_rule(), code),
         }
     }
