@@ -15,8 +15,8 @@ use tessera_tile_ir::{Access, BuildError, Elem, Kernel, Param, ParamKind};
 /// The constant by which a variant says how many warps a program has.
 const WARPS: &str = "WARPS";
 /// The constant by which a variant says how many turns' tiles the loops that multiply hold in shared
-/// memory at once, this turn's and those on their way, at most: fewer where there is no room. With
-/// one, tiles are loaded when they are used.
+/// memory at once, this turn's and those on their way: fewer where there is no room for them, more
+/// in a loop with smaller tiles than another. With one, tiles are loaded when they are used.
 const STAGES: &str = "STAGES";
 /// Warps of a program that does not say.
 const MOST_WARPS: usize = 4;

@@ -64,7 +64,8 @@ pub(crate) fn lower(
     check(kernel)?;
     let mut lower = Lower::new(kernel, (warp_bits, stages));
     // The slots of rings lie first.
-    lower.stage_bytes = lower.ring_bytes(&kernel.body);
+    lower.ring_bytes = lower.bytes_of_rings(&kernel.body);
+    lower.stage_bytes = lower.ring_bytes;
     lower.arguments();
     lower.region(&kernel.body);
     let Lower { mut code, prologue, errors, asserts, words, .. } = lower;
@@ -145,8 +146,9 @@ pub(crate) struct Lower<'k> {
     staged: HashMap<Value, Place>,
     /// Windows of packed views that lie in shared memory.
     windows: HashMap<Value, RingWindow>,
-    /// Slots of the rings that loads run ahead in, below 2 for none.
+    /// Slots at least of the rings that loads run ahead in, below 2 for none; and their bytes.
     stages_ahead: usize,
+    ring_bytes: usize,
     /// What each open region made and will forget.
     made: Vec<Vec<Made>>,
     /// First word of each parameter's arguments.
@@ -193,6 +195,7 @@ impl<'k> Lower<'k> {
             staged: HashMap::new(),
             windows: HashMap::new(),
             stages_ahead,
+            ring_bytes: 0,
             made: vec![Vec::new()],
             param_words: Vec::new(),
             words: 0,

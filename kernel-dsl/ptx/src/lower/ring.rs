@@ -19,12 +19,16 @@ use tessera_tile_ir::{Elem, Op, OpId, Region, Value};
 /// Bytes as a tile has them.
 const BYTE: Elem = Elem::Stored(Element::F8E4M3);
 
+/// Slots of a ring beyond which nothing is to be gained.
+const MOST_STAGES: usize = 8;
+
 /// The slots of one loop.
 #[derive(Debug)]
 pub(crate) struct Ring {
     ahead: Ahead,
     loads: Vec<(OpId, Slots)>,
-    /// Bytes of a slot.
+    /// Slots, and bytes of one.
+    stages: usize,
     slot_bytes: usize,
     /// Offsets of the slot that this turn reads and of the one that is filled next.
     read: Reg,
@@ -74,11 +78,11 @@ impl Ring {
 
 impl Lower<'_> {
     /// Bytes that the slots of any one loop in a region need. No two rings are in use at a time.
-    pub(crate) fn ring_bytes(&self, region: &Region) -> usize {
+    pub(crate) fn bytes_of_rings(&self, region: &Region) -> usize {
         let mut most = 0;
         for op in region.ops.iter().map(|id| self.kernel.op(*id)) {
             for region in &op.regions {
-                most = most.max(self.ring_bytes(region));
+                most = most.max(self.bytes_of_rings(region));
             }
             if let (OpKind::For { .. }, [region]) = (&op.kind, op.regions.as_slice())
                 && let Some(ahead) = self.loads_ahead(region)
@@ -102,9 +106,12 @@ impl Lower<'_> {
         ((start, end), step): ((Reg, Reg), usize),
     ) -> Ring {
         let (loads, slot_bytes) = self.slots_of(&ahead);
+        // A loop with small slots has the room of the one with the largest.
+        let stages = (self.ring_bytes / slot_bytes).clamp(self.stages_ahead, MOST_STAGES);
         let ring = Ring {
             ahead,
             loads,
+            stages,
             slot_bytes,
             read: self.code.reg(Class::B32),
             fill: self.code.reg(Class::B32),
@@ -117,12 +124,12 @@ impl Lower<'_> {
         // Whoever still reads the slots must be done before they are filled anew.
         let begins = Effect::Write(Buffer::Ring, Share::Op(u32::MAX));
         self.code.push_with("mov.b32", vec![ring.fill.into(), 0.into()], None, begins);
-        if self.stages_ahead == 2 {
+        if stages == 2 {
             self.fetch_next(&ring, region);
             return ring;
         }
         let go_on = self.code.reg(Class::Pred);
-        let full = offset(slot_bytes * (self.stages_ahead - 1));
+        let full = offset(slot_bytes * (stages - 1));
         self.code.begin();
         self.code.push("setp.lt.u32", vec![go_on.into(), ring.fill.into(), full]);
         let head = self.code.close();
@@ -143,7 +150,7 @@ impl Lower<'_> {
 
     /// At the beginning of a turn: waits for its slot, and starts another.
     pub(crate) fn turn_ring(&mut self, ring: &Ring, region: &Region) {
-        let pending = i64::try_from(self.stages_ahead - 2).expect("stages are few");
+        let pending = i64::try_from(ring.stages - 2).expect("stages are few");
         self.code.push("cp.async.wait_group", vec![pending.into()]);
         self.code.push_with("bar.sync", vec![0.into()], None, Effect::Meet);
         self.fetch(ring, region);
@@ -170,7 +177,7 @@ impl Lower<'_> {
 
     fn next_slot(&mut self, ring: &Ring, slot: Reg) -> Reg {
         let next = self.code.op(Class::B32, "add.u32", [slot.into(), offset(ring.slot_bytes)]);
-        let end = offset(ring.slot_bytes * self.stages_ahead);
+        let end = offset(ring.slot_bytes * ring.stages);
         let past = self.code.op(Class::Pred, "setp.ge.u32", [next.into(), end]);
         self.code.op(Class::B32, "selp.b32", [0.into(), next.into(), past.into()])
     }
