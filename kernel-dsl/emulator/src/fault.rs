@@ -60,6 +60,8 @@ pub enum FaultKind {
     MissingWait,
     /// The generic and the asynchronous proxy met without a proxy fence.
     MissingProxyFence,
+    /// A tensor core got a register with no `wgmma.fence` since a thread wrote it.
+    MissingFence,
     /// A barrier that not all lanes of a warp, or not all warps, can reach.
     DivergentBarrier,
     /// A warp-wide instruction whose member mask does not match the lanes that execute it.

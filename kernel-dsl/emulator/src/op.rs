@@ -284,6 +284,8 @@ pub(crate) enum Op {
         dst: Reg,
     },
     Wgmma(Box<Wgmma>),
+    /// `wgmma.fence`
+    WgmmaFence,
     AsyncCopy(Box<AsyncCopy>),
     BulkCopy(Box<BulkCopy>),
     TensorCopy(Box<TensorCopy>),

@@ -19,7 +19,8 @@ pub struct Counts {
     pub shared_bytes: u64,
     /// Passes over shared memory beyond those that the bytes need.
     pub shared_conflicts: u64,
-    /// Tensor-core operations.
+    /// Tensor-core operations of a warp; those of `wgmma` count once for each eight columns, as
+    /// `mma.sync` would.
     pub mma: u64,
     /// Barriers of a CTA that warps came to.
     pub barriers: u64,

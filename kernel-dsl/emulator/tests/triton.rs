@@ -77,8 +77,8 @@ fn matmul() {
         let pc = bench.buffer(&vec![-1.0f32; m * n]);
         let sizes = [m, n, k, k, n, n].map(|size| size as u32);
         let profile = launch(&mut bench, &module, ([2, 2, 1], 24576), (&[pa, pb, pc], &sizes));
-        // Two steps of the depth a tile, three tiles, four warps, four CTAs.
-        assert_eq!(profile.total.mma, 2 * 3 * 4 * 4);
+        // Two steps of the depth a tile, three tiles, four warps, four CTAs, eight times eight columns.
+        assert_eq!(profile.total.mma, 2 * 3 * 4 * 4 * (64 / 8));
         let got = bench.read::<f32>(pc, m * n);
         for (at, got) in got.into_iter().enumerate() {
             let (row, column) = (at / n, at % n);

@@ -8,7 +8,7 @@
 mod harness;
 
 use harness::{Bench, SCHEDULES, module, words};
-use tessera_emulator::{Fault, FaultKind, Schedule};
+use tessera_emulator::{Fault, FaultKind, Module, Schedule};
 
 /// How a factor lies in shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,10 @@ fn registers(codes: &[u64], columns: usize, half: bool) -> Vec<u32> {
 }
 
 fn launch(case: &Case<'_>, schedule: Schedule) -> Result<Vec<u32>, Fault> {
-    let module = module("wgmma.ptx");
+    launch_in(&module("wgmma.ptx"), case, schedule)
+}
+
+fn launch_in(module: &Module, case: &Case<'_>, schedule: Schedule) -> Result<Vec<u32>, Fault> {
     let mut bench = Bench::new(schedule);
     let mut shared = vec![0u8; 2 * B_AT];
     case.a.1.place(case.a.0, &mut shared);
@@ -135,7 +138,7 @@ fn launch(case: &Case<'_>, schedule: Schedule) -> Result<Vec<u32>, Fault> {
     let (da, db) = descriptors;
     let bytes = shared.len() as u64;
     let params = [input, bytes, c, out, da, db, u64::from(case.add)];
-    bench.launch(&module, case.entry, (1, 128, 2 * B_AT as u32), &params)?;
+    bench.launch(module, case.entry, (1, 128, 2 * B_AT as u32), &params)?;
     Ok(bench.read::<u32>(out, count))
 }
 
@@ -305,4 +308,46 @@ fn results_and_factors_must_be_waited_for() {
         assert_eq!(run("no_fence", schedule), Err(FaultKind::MissingProxyFence));
         assert!(run("no_barrier", schedule).is_err());
     }
+}
+
+#[test]
+fn registers_are_fenced_and_left_alone() {
+    let text = include_str!("ptx/wgmma.ptx");
+    let (before, entry) = text.split_at(text.find(".visible .entry bf16_16_registers").unwrap());
+    let (a, _) = integers(1, 64, 16, bf16, 2);
+    let (b, _) = integers(2, 16, 16, bf16, 2);
+    let (c, registers) = (vec![0; 64 * 16], rows(&a));
+    let layout = Layout::plain(128);
+    let run = |old: &str, new: &str| {
+        let changed = format!("{before}{}", entry.replacen(old, new, 1));
+        assert!(entry.contains(old));
+        let module = Module::parse(&changed).unwrap();
+        let (a, b) = ((&a, layout), (&b, layout));
+        let case = Case {
+            entry: "bf16_16_registers",
+            a,
+            b,
+            c: &c,
+            registers: &registers,
+            half: false,
+            add: true,
+        };
+        launch_in(&module, &case, Schedule::Earliest).map(|_| ()).map_err(|fault| fault.kind)
+    };
+    let (fence, wait) = ("wgmma.fence.sync.aligned;", "wgmma.wait_group.sync.aligned 0;");
+    assert_eq!(run(fence, fence), Ok(()));
+    assert_eq!(run(fence, ""), Err(FaultKind::MissingFence));
+    // Written after the fence: a sum, a factor.
+    for register in ["%f7", "%x3"] {
+        let write = format!("mov.b32 {register}, 0f00000000;");
+        let late = format!("{fence} {write}");
+        assert_eq!(run(fence, &late), Err(FaultKind::MissingFence), "{register}");
+        assert_eq!(run(fence, &format!("{write} {fence}")), Ok(()), "{register}");
+        // Written while the operation may still use it.
+        let early = format!("{write} {wait}");
+        assert_eq!(run(wait, &early), Err(FaultKind::MissingWait), "{register}");
+        assert_eq!(run(wait, &format!("{wait} {write}")), Ok(()), "{register}");
+    }
+    assert_eq!(run(wait, "wgmma.wait_group.sync.aligned 1;"), Err(FaultKind::MissingWait));
+    assert_eq!(run("wgmma.commit_group.sync.aligned;", ""), Err(FaultKind::MissingWait));
 }

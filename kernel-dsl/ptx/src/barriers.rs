@@ -4,6 +4,10 @@
 //! have met. This pass follows the code in order, keeps which buffers were touched since the last
 //! meeting, and puts a barrier before the first access that conflicts. Loops are followed twice,
 //! so that the end of one turn is kept apart from the beginning of the next.
+//!
+//! Instructions that read shared memory by the asynchronous proxy see what threads wrote before only
+//! if each writer fenced its writes and all met thereafter; and a barrier does not end them: until
+//! the wait for them nobody may write there.
 
 use crate::code::{Buffer, Effect, Node, Share};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,27 +24,111 @@ fn meets(share: Share, others: &BTreeSet<Share>) -> bool {
     others.iter().any(|other| *other != share || share == Share::Unknown)
 }
 
-type State = BTreeMap<Buffer, Touched>;
+/// How shared memory was touched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct State {
+    touched: BTreeMap<Buffer, Touched>,
+    /// What was written and not fenced since, whoever met.
+    unfenced: BTreeSet<Buffer>,
+    /// What instructions still read by the asynchronous proxy.
+    fetched: BTreeSet<Buffer>,
+}
 
-/// Inserts the barriers that the code needs and has not.
-pub(crate) fn insert(nodes: &mut Vec<Node>) {
-    follow(nodes, &mut State::new(), true);
-    // One that was needed when it was put may not be any more, now that there are others.
-    for number in 0.. {
-        let Some(needed) = nth(nodes, &mut { number }) else { break };
-        *needed = false;
-        if follow(nodes, &mut State::new(), false) > 0 {
-            *nth(nodes, &mut { number }).expect("it was there") = true;
+impl State {
+    /// All threads meet, having fenced what they wrote or not.
+    fn meet(&mut self, fence: bool) {
+        self.touched.clear();
+        if fence {
+            self.unfenced.clear();
         }
     }
+
+    fn touch(&mut self, effect: Effect) {
+        match effect {
+            Effect::None | Effect::Fill => {}
+            Effect::Meet => self.meet(false),
+            Effect::Read(buffer, share) => {
+                self.touched.entry(buffer).or_default().readers.insert(share);
+            }
+            Effect::Write(buffer, share) => {
+                self.touched.entry(buffer).or_default().writers.insert(share);
+                self.unfenced.insert(buffer);
+            }
+            Effect::Fetch(buffer) => _ = self.fetched.insert(buffer),
+            Effect::Fetched => {
+                for buffer in std::mem::take(&mut self.fetched) {
+                    self.touched.entry(buffer).or_default().readers.insert(Share::Unknown);
+                }
+            }
+        }
+    }
+
+    fn join(&mut self, other: &Self) {
+        for (buffer, touched) in &other.touched {
+            let mine = self.touched.entry(*buffer).or_default();
+            mine.readers.extend(&touched.readers);
+            mine.writers.extend(&touched.writers);
+        }
+        self.unfenced.extend(&other.unfenced);
+        self.fetched.extend(&other.fetched);
+    }
+
+    /// Whether threads must meet before an access.
+    fn conflicts(&self, effect: Effect) -> bool {
+        let touched = |buffer| self.touched.get(&buffer);
+        match effect {
+            Effect::None | Effect::Fill | Effect::Meet | Effect::Fetched => false,
+            Effect::Read(buffer, share) => {
+                touched(buffer).is_some_and(|touched| meets(share, &touched.writers))
+            }
+            Effect::Write(buffer, share) => {
+                assert!(!self.fetched.contains(&buffer), "{buffer:?} is written while it is read");
+                touched(buffer).is_some_and(|touched| {
+                    meets(share, &touched.writers) || meets(share, &touched.readers)
+                })
+            }
+            Effect::Fetch(buffer) => {
+                self.unfenced.contains(&buffer)
+                    || touched(buffer).is_some_and(|touched| !touched.writers.is_empty())
+            }
+        }
+    }
+}
+
+/// Inserts the barriers and fences that the code needs and has not.
+pub(crate) fn insert(nodes: &mut Vec<Node>) {
+    follow(nodes, &mut State::default(), true);
+    // What was needed when it was put may not be any more, now that there are other barriers. Fences
+    // then stay where nothing later would do.
+    leave_out(nodes, |flags| flags.needed);
+    leave_out(nodes, |flags| flags.fence);
     prune(nodes);
 }
 
-/// Whether the barrier with `number` others before it is needed.
-fn nth<'n>(nodes: &'n mut [Node], number: &mut usize) -> Option<&'n mut bool> {
+/// What a barrier says of itself.
+struct Flags<'n> {
+    needed: &'n mut bool,
+    fence: &'n mut bool,
+}
+
+/// Takes a flag from every barrier that can do without.
+fn leave_out(nodes: &mut Vec<Node>, flag: impl for<'n> Fn(Flags<'n>) -> &'n mut bool) {
+    for number in 0.. {
+        let Some(flags) = nth(nodes, &mut { number }) else { break };
+        *flag(flags) = false;
+        if follow(nodes, &mut State::default(), false) > 0 {
+            *flag(nth(nodes, &mut { number }).expect("it was there")) = true;
+        }
+    }
+}
+
+/// The barrier with `number` others before it.
+fn nth<'n>(nodes: &'n mut [Node], number: &mut usize) -> Option<Flags<'n>> {
     for node in nodes {
         match node {
-            Node::Barrier { needed, .. } if *number == 0 => return Some(needed),
+            Node::Barrier { needed, fence, .. } if *number == 0 => {
+                return Some(Flags { needed, fence });
+            }
             Node::Barrier { .. } => *number -= 1,
             Node::Inst(_) => {}
             Node::Loop { head: first, body: second, .. }
@@ -76,15 +164,15 @@ fn follow(nodes: &mut Vec<Node>, state: &mut State, insert: bool) -> usize {
         if let Some(shared) = needs_barrier(&nodes[at], state) {
             conflicts += 1;
             if insert {
-                nodes.insert(at, Node::Barrier { shared, needed: true });
+                nodes.insert(at, Node::Barrier { shared, needed: true, fence: true });
             }
-            state.clear();
+            state.meet(true);
             at += usize::from(insert);
         }
         match &mut nodes[at] {
-            Node::Barrier { needed: true, .. } => state.clear(),
+            Node::Barrier { needed: true, fence, .. } => state.meet(*fence),
             Node::Barrier { .. } => {}
-            Node::Inst(inst) => touch(inst.effect, state),
+            Node::Inst(inst) => state.touch(inst.effect),
             Node::Loop { head, body, runs, .. } => {
                 // After the first turn every barrier between turns is in place; the second changes
                 // nothing but the state. A loop may also end before its first turn, if nobody
@@ -96,41 +184,24 @@ fn follow(nodes: &mut Vec<Node>, state: &mut State, insert: bool) -> usize {
                     conflicts += follow(head, state, insert);
                 }
                 if !*runs {
-                    join(state, &before);
+                    state.join(&before);
                 }
             }
             Node::If { yes, no, together: true, .. } => {
                 let mut other = state.clone();
                 conflicts += follow(yes, state, insert);
                 conflicts += follow(no, &mut other, insert);
-                join(state, &other);
+                state.join(&other);
             }
             Node::If { yes, no, together: false, .. } => {
                 for node in yes.iter().chain(no.iter()) {
-                    touch_all(node, state);
+                    each_effect(node, &mut |effect| state.touch(effect));
                 }
             }
         }
         at += 1;
     }
     conflicts
-}
-
-fn touch(effect: Effect, state: &mut State) {
-    match effect {
-        Effect::None | Effect::Fill => {}
-        Effect::Meet => state.clear(),
-        Effect::Read(buffer, share) => {
-            state.entry(buffer).or_default().readers.insert(share);
-        }
-        Effect::Write(buffer, share) => {
-            state.entry(buffer).or_default().writers.insert(share);
-        }
-    }
-}
-
-fn touch_all(node: &Node, state: &mut State) {
-    each_effect(node, &mut |effect| touch(effect, state));
 }
 
 fn each_effect(node: &Node, visit: &mut impl FnMut(Effect)) {
@@ -146,31 +217,14 @@ fn each_effect(node: &Node, visit: &mut impl FnMut(Effect)) {
     }
 }
 
-fn join(state: &mut State, other: &State) {
-    for (buffer, touched) in other {
-        let mine = state.entry(*buffer).or_default();
-        mine.readers.extend(&touched.readers);
-        mine.writers.extend(&touched.writers);
-    }
-}
-
 /// Whether a node conflicts with what was touched, and if so, whether in shared memory. What stands
 /// inside of loops and of branches that all threads take together gets its barrier there.
 fn needs_barrier(node: &Node, state: &State) -> Option<bool> {
-    let conflicts = |effect| match effect {
-        Effect::None | Effect::Fill | Effect::Meet => false,
-        Effect::Read(buffer, share) => {
-            state.get(&buffer).is_some_and(|touched| meets(share, &touched.writers))
-        }
-        Effect::Write(buffer, share) => state.get(&buffer).is_some_and(|touched| {
-            meets(share, &touched.writers) || meets(share, &touched.readers)
-        }),
-    };
     match node {
         Node::Inst(_) | Node::If { together: false, .. } => {
             let mut found = None;
             each_effect(node, &mut |effect| {
-                if conflicts(effect) {
+                if state.conflicts(effect) {
                     found = Some(found == Some(true) || effect.is_shared());
                 }
             });
@@ -192,16 +246,24 @@ mod tests {
 
     fn inst(effect: Effect) -> Node {
         let loc = Loc { file: "test.rs", line: 1, column: 1 };
-        Node::Inst(Inst { op: "op".into(), operands: Vec::new(), guard: None, effect, loc })
+        Node::Inst(Inst {
+            op: "op".into(),
+            operands: Vec::new(),
+            guard: None,
+            effect,
+            loc,
+            remark: None,
+        })
     }
 
     fn repeat(body: Vec<Node>) -> Node {
         Node::Loop { head: Vec::new(), go_on: Reg { class: Class::Pred, id: 0 }, body, runs: false }
     }
 
-    /// `b` for a barrier, `.` for an instruction, loops in parentheses.
+    /// `b` for a barrier, `f` for one with a fence, `.` for an instruction, loops in parentheses.
     fn shape(nodes: &[Node]) -> String {
         let one = |node: &Node| match node {
+            Node::Barrier { fence: true, .. } => "f".to_owned(),
             Node::Barrier { .. } => "b".to_owned(),
             Node::Inst(_) => ".".to_owned(),
             Node::Loop { body, .. } => format!("({})", shape(body)),
@@ -263,5 +325,38 @@ mod tests {
         let together =
             Node::If { condition, yes: vec![inst(read)], no: Vec::new(), together: true };
         check(vec![inst(write), together], ".[b.|]");
+    }
+
+    const TILE: Buffer = Buffer::Stage(0);
+
+    #[test]
+    fn what_the_other_proxy_reads_is_fenced() {
+        let write = Effect::Write(TILE, Share::Op(0));
+        let fetch = Effect::Fetch(TILE);
+        check(vec![inst(write), inst(fetch), inst(fetch)], ".f..");
+        // The barrier that others need does for both.
+        let exchange = [
+            Effect::Write(Buffer::Exchange, Share::Op(0)),
+            Effect::Read(Buffer::Exchange, Share::Unknown),
+        ];
+        let [put, take] = exchange.map(inst);
+        check(vec![inst(write), put.clone(), take.clone(), inst(fetch)], "..f..");
+        // One before the write does not.
+        check(vec![put, take, inst(write), inst(fetch)], ".b..f.");
+    }
+
+    #[test]
+    fn what_the_other_proxy_read_is_written_after_the_wait() {
+        let write = Effect::Write(TILE, Share::Op(0));
+        let turn = || [write, Effect::Fetch(TILE), Effect::Fetched].map(inst).to_vec();
+        check([turn(), turn()].concat(), ".f..b.f..");
+        check(vec![repeat(turn())], "(b.f..)");
+    }
+
+    #[test]
+    #[should_panic(expected = "is written while it is read")]
+    fn nothing_is_written_while_it_is_fetched() {
+        let write = Effect::Write(TILE, Share::Op(0));
+        check([write, Effect::Fetch(TILE), write].map(inst).to_vec(), "");
     }
 }

@@ -104,6 +104,11 @@ pub(crate) enum Effect {
     None,
     Read(Buffer, Share),
     Write(Buffer, Share),
+    /// An instruction of four warps begins to read what lies there, by the asynchronous proxy: it
+    /// sees what threads wrote if they fenced it and then met.
+    Fetch(Buffer),
+    /// Every fetch that this thread began is over: only now may others meet it and write there.
+    Fetched,
     /// Writes a slot of a ring that nobody reads before the ring's next barrier.
     Fill,
     /// All threads meet here: as good as a barrier.
@@ -113,8 +118,12 @@ pub(crate) enum Effect {
 impl Effect {
     /// Whether it is on shared memory.
     pub(crate) fn is_shared(self) -> bool {
-        let (Self::Read(buffer, _) | Self::Write(buffer, _)) = self else { return false };
-        !matches!(buffer, Buffer::View(_))
+        match self {
+            Self::Read(buffer, _) | Self::Write(buffer, _) | Self::Fetch(buffer) => {
+                !matches!(buffer, Buffer::View(_))
+            }
+            Self::None | Self::Fetched | Self::Fill | Self::Meet => false,
+        }
     }
 }
 
@@ -142,6 +151,8 @@ pub(crate) struct Inst {
     pub(crate) guard: Option<Operand>,
     pub(crate) effect: Effect,
     pub(crate) loc: Loc,
+    /// What readers should know of it.
+    pub(crate) remark: Option<&'static str>,
 }
 
 /// Structured code.
@@ -164,10 +175,12 @@ pub(crate) enum Node {
         together: bool,
     },
     /// All threads of the program wait for each other, for the sake of shared memory or of global
-    /// memory alone; unless it turned out not to be needed.
+    /// memory alone; unless it turned out not to be needed. With a fence, what they wrote to shared
+    /// memory is then seen by the asynchronous proxy too.
     Barrier {
         shared: bool,
         needed: bool,
+        fence: bool,
     },
 }
 
@@ -208,8 +221,15 @@ impl Code {
         guard: Option<Operand>,
         effect: Effect,
     ) {
-        let inst = Inst { op: op.into(), operands, guard, effect, loc: self.loc };
+        let inst = Inst { op: op.into(), operands, guard, effect, loc: self.loc, remark: None };
         self.node(Node::Inst(inst));
+    }
+
+    /// Says something of the instruction that was added last.
+    pub(crate) fn remark(&mut self, remark: &'static str) {
+        let last = self.open.last_mut().and_then(|nodes| nodes.last_mut());
+        let Some(Node::Inst(inst)) = last else { unreachable!("an instruction was added") };
+        inst.remark = Some(remark);
     }
 
     /// Adds an instruction with one result.

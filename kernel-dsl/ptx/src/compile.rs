@@ -64,10 +64,10 @@ pub fn compile(kernel: &Kernel, origin: &Origin, target: Sm) -> Result<Compiled,
     }
     let most = target.max_shared_bytes();
     let mut stages = constant(kernel, STAGES).unwrap_or(1);
-    let mut lowered = lower(kernel, (warps.ilog2() as usize, stages))?;
+    let mut lowered = lower(kernel, (warps.ilog2() as usize, stages), target)?;
     while lowered.shared_bytes > most && stages > 1 {
         stages -= 1;
-        lowered = lower(kernel, (warps.ilog2() as usize, stages))?;
+        lowered = lower(kernel, (warps.ilog2() as usize, stages), target)?;
     }
     let Lowered { code, mut nodes, params, shared_bytes, asserts } = lowered;
     barriers::insert(&mut nodes);
@@ -95,7 +95,7 @@ pub fn compile(kernel: &Kernel, origin: &Origin, target: Sm) -> Result<Compiled,
         target,
         params,
         threads: warps * 32,
-        shared: shared_bytes > 0,
+        shared: shared_bytes,
     };
     let ptx = module(&head, &code, &nodes);
     let threads = u32::try_from(warps * 32).expect("checked above");

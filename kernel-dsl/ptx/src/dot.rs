@@ -4,7 +4,9 @@
 //! In which order rows, columns and `k` pass through the instructions is free, as long as both sides
 //! agree: so a thread takes neighbours in memory and reads them in one access.
 
+use crate::cores::CoreOrder;
 use crate::infer::element_bits;
+use crate::isa::Sm;
 use crate::layout::{Layout, bits};
 use tessera_tile_ir::format::Format;
 use tessera_tile_ir::op::OpKind;
@@ -16,6 +18,9 @@ const PLANES_BYTES: usize = 6;
 const MOST_SUMS: usize = 16 << 10;
 /// The least inner extent of a dot: that of one instruction.
 const LEAST_K: usize = 16;
+/// Columns of an instruction of four warps: below the least it is no faster than of so many, and
+/// `mma.sync` waits for nobody.
+const COLS_OF_FOUR: std::ops::RangeInclusive<usize> = 32..=256;
 
 /// The decisions for one dot.
 #[derive(Debug, Clone)]
@@ -49,6 +54,8 @@ pub(crate) struct SidePlan {
     pub(crate) other_step: usize,
     /// From the first element of a pair to the second.
     pub(crate) pair: usize,
+    /// If four warps together read it from shared memory, in which order it lies there.
+    pub(crate) cores: Option<CoreOrder>,
 }
 
 impl SidePlan {
@@ -56,7 +63,8 @@ impl SidePlan {
         let (k_step, other_step) = if k_is_last { (1, layout.cols) } else { (layout.cols, 1) };
         let mut chunk = layout.clone();
         chunk.regs.retain(|step| !slots.outer.iter().any(|outer| outer * k_step == *step));
-        Self { layout, chunk, k_step, other_step, pair: slots.inner[0] * k_step }
+        let pair = slots.inner[0] * k_step;
+        Self { layout, chunk, k_step, other_step, pair, cores: None }
     }
 
     /// The same for the transposed tile.
@@ -69,7 +77,8 @@ impl SidePlan {
         // Neighbours along the row first again.
         layout.regs.sort_unstable();
         chunk.regs.sort_unstable();
-        Self { layout, chunk, k_step, other_step, pair: self.pair / self.k_step * k_step }
+        let (pair, cores) = (self.pair / self.k_step * k_step, self.cores.clone());
+        Self { layout, chunk, k_step, other_step, pair, cores }
     }
 }
 
@@ -99,7 +108,7 @@ impl DotPlan {
     pub(crate) fn new(
         kernel: &Kernel,
         op: &Op,
-        warp_bits: usize,
+        (warp_bits, target): (usize, Sm),
         stays: &dyn Fn(Value) -> bool,
     ) -> Option<Self> {
         let scaled = match op.kind {
@@ -130,9 +139,11 @@ impl DotPlan {
         let row_bits = rotated(rows, run(row_memory));
         let col_bits = rotated(cols, run(col_memory));
         let whole = Shape::new((rows, &row_bits), (cols, &col_bits), warp_bits);
+        let cores = if target.has_warpgroups() { whole.cores(&k_slots) } else { None };
         let left = loaded(kernel, op.operands[usize::from(swapped)]).filter(|v| stays(*v));
-        let shape = match left.filter(|_| !scaled) {
+        let shape = match left {
             None => None,
+            Some(_) if scaled || cores.is_some() => None,
             Some(left) => {
                 let bits = element_bits(kernel.ty(left).elem);
                 whole.sharing_k((bits, k), &mut k_slots)
@@ -159,8 +170,9 @@ impl DotPlan {
             inner: sums(&k_slots.inner[2..]),
             chunks: sums(&k_slots.outer),
         };
-        let left = SidePlan::new(left, true, &k_slots);
-        let right = SidePlan::new(right, scaled, &k_slots);
+        let mut left = SidePlan::new(left, true, &k_slots);
+        let mut right = SidePlan::new(right, scaled, &k_slots);
+        if swapped { &mut left } else { &mut right }.cores = cores;
         Some(Self { swapped, left, right, result, partial, group, order })
     }
 }
@@ -356,6 +368,25 @@ impl Shape {
             *warp = Warp { k: slots.outer.pop().unwrap_or(0), ..Warp::default() };
         }
         Some(shape)
+    }
+
+    /// The order of the right side for instructions of four warps, whose rows must be warps'; `None`
+    /// if the shape does not suit them.
+    fn cores(&self, slots: &Slots) -> Option<CoreOrder> {
+        let four = self.warps.get(..2)?;
+        let cols = 8 << self.col_tiles.len();
+        let along_rows = four.iter().all(|warp| warp.row != 0);
+        if !along_rows || self.col_lanes[2] == 0 || !COLS_OF_FOUR.contains(&cols) {
+            return None;
+        }
+        let [second, pairs] = [slots.inner[0], slots.inner[1]];
+        let k = [second, slots.lanes[0], slots.lanes[1], pairs].into_iter();
+        let k = k.chain(slots.inner[2..].iter().chain(&slots.outer).copied()).collect();
+        let columns = (0..).zip(&self.warps).filter(|(_, warp)| warp.col != 0);
+        let (groups, cols): (Vec<usize>, Vec<usize>) =
+            columns.map(|(bit, warp)| (bit, warp.col)).unzip();
+        let other = self.col_lanes.iter().chain(&self.col_tiles).chain(&cols).copied().collect();
+        Some(CoreOrder { k, other, groups })
     }
 
     /// Layout of the left side, `[rows, k]`.

@@ -5,7 +5,8 @@
 //! indices alone, has no layout of its own: it is made where it is wanted, as it is wanted.
 
 use crate::ahead::ahead;
-use crate::dot::DotPlan;
+use crate::dot::{DotPlan, SidePlan};
+use crate::isa::Sm;
 use crate::layout::{Axis, Layout};
 use std::collections::{HashMap, HashSet};
 use tessera_tile_ir::op::OpKind;
@@ -29,7 +30,7 @@ pub(crate) struct Layouts {
 /// Bytes that a thread loads at once.
 const ACCESS_BYTES: usize = 16;
 
-pub(crate) fn infer(kernel: &Kernel, warp_bits: usize, stages: usize) -> Layouts {
+pub(crate) fn infer(kernel: &Kernel, (warp_bits, stages): (usize, usize), target: Sm) -> Layouts {
     let layouts = Layouts {
         of: vec![None; kernel.values.len()],
         dots: HashMap::new(),
@@ -37,7 +38,7 @@ pub(crate) fn infer(kernel: &Kernel, warp_bits: usize, stages: usize) -> Layouts
         staged: HashSet::new(),
         ahead: if stages < 2 { HashSet::new() } else { all_ahead(kernel, &kernel.body) },
     };
-    let mut inference = Inference { kernel, warp_bits, layouts };
+    let mut inference = Inference { kernel, warp_bits, target, layouts };
     inference.dots(&kernel.body);
     inference.region(&kernel.body);
     inference.layouts
@@ -62,6 +63,7 @@ fn all_ahead(kernel: &Kernel, region: &Region) -> HashSet<Value> {
 struct Inference<'k> {
     kernel: &'k Kernel,
     warp_bits: usize,
+    target: Sm,
     layouts: Layouts,
 }
 
@@ -72,11 +74,13 @@ impl Inference<'_> {
             let op = self.kernel.op(id);
             op.regions.iter().for_each(|region| self.dots(region));
             let stays = |value| self.stays(value, region);
-            let Some(plan) = DotPlan::new(self.kernel, op, self.warp_bits, &stays) else {
-                continue;
-            };
+            let size = (self.warp_bits, self.target);
+            let Some(plan) = DotPlan::new(self.kernel, op, size, &stays) else { continue };
             for (operand, side) in [(0, &plan.left), (1, &plan.right)] {
-                self.sink(op.operands[operand], &side.layout, region);
+                match &side.cores {
+                    None => self.sink(op.operands[operand], &side.layout, region),
+                    Some(_) => self.feed(op.operands[operand], side),
+                }
             }
             self.layouts.dots.insert(id, plan);
         }
@@ -130,6 +134,22 @@ impl Inference<'_> {
                 } else if bits.is_multiple_of(8) && self.kernel.ty(value).len() > 1 {
                     self.layouts.staged.insert(value);
                 }
+            }
+            _ => {}
+        }
+    }
+
+    /// Decides how a load is best made that threads write to shared memory for instructions of four
+    /// warps.
+    fn feed(&mut self, value: Value, side: &SidePlan) {
+        let Some(op) = self.kernel.ops.iter().find(|op| op.results.contains(&value)) else {
+            return;
+        };
+        match op.kind {
+            OpKind::Quantize(_) => self.feed(op.operands[0], side),
+            OpKind::Transpose => self.feed(op.operands[0], &side.transposed()),
+            OpKind::Load(_) | OpKind::LoadUntil(_) if self.kernel.ty(value).elem == Elem::F32 => {
+                self.layouts.of[index(value)] = side.feed(self.warp_bits);
             }
             _ => {}
         }

@@ -46,6 +46,16 @@ impl Sm {
         }
     }
 
+    /// Shared memory of a multiprocessor, in bytes.
+    pub const fn multiprocessor_shared_bytes(self) -> usize {
+        self.max_shared_bytes() + 1024
+    }
+
+    /// Whether it has matrix instructions of four warps.
+    pub fn has_warpgroups(self) -> bool {
+        require("wgmma.fence.sync.aligned", self).is_ok()
+    }
+
     /// The target of that name in PTX.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|sm| sm.name() == name)

@@ -10,6 +10,7 @@ mod barriers;
 pub mod bundle;
 mod code;
 mod compile;
+mod cores;
 mod dot;
 mod extents;
 mod infer;

@@ -5,8 +5,11 @@ use crate::isa::{Sm, ptx_version};
 use std::fmt::Write as _;
 use tessera_tile_ir::Loc;
 
-/// Threads that a multiprocessor should hold at least: each then may have 168 registers.
+/// Threads that a multiprocessor should hold at least, if its shared memory does: each then may have
+/// 168 registers.
 const RESIDENT_THREADS: usize = 384;
+/// Shared memory of a program besides its own.
+const RESERVED_BYTES: usize = 1024;
 
 /// All that the text of an entry says beside its code.
 #[derive(Debug)]
@@ -17,8 +20,8 @@ pub(crate) struct Head<'a> {
     pub(crate) target: Sm,
     pub(crate) params: usize,
     pub(crate) threads: usize,
-    /// Whether there is dynamic shared memory.
-    pub(crate) shared: bool,
+    /// Bytes of dynamic shared memory.
+    pub(crate) shared: usize,
 }
 
 /// The text of a module of one entry.
@@ -36,7 +39,7 @@ pub(crate) fn module(head: &Head<'_>, code: &Code, nodes: &[Node]) -> String {
     line(&mut text, format_args!(".version {}", ptx_version()));
     line(&mut text, format_args!(".target {}", head.target.name()));
     text.push_str(".address_size 64\n\n");
-    if head.shared {
+    if head.shared > 0 {
         text.push_str(".extern .shared .align 128 .b8 smem[];\n\n");
     }
     line(&mut text, format_args!(".visible .entry {}(", head.entry));
@@ -44,7 +47,8 @@ pub(crate) fn module(head: &Head<'_>, code: &Code, nodes: &[Node]) -> String {
     line(&mut text, format_args!("{}\n)", params.join(",\n")));
     line(&mut text, format_args!(".reqntid {}, 1, 1", head.threads));
     // Without a goal ptxas spills a register now and then to reach one of its own.
-    let together = (RESIDENT_THREADS / head.threads).max(1);
+    let fit = head.target.multiprocessor_shared_bytes() / (head.shared + RESERVED_BYTES);
+    let together = (RESIDENT_THREADS / head.threads).min(fit).max(1);
     line(&mut text, format_args!(".minnctapersm {together}\n{{"));
     for (class, count) in code.counts() {
         if count > 0 {
@@ -78,7 +82,12 @@ impl Printer {
             Node::Barrier { .. } if self.one_warp => {
                 self.line(depth, "bar.warp.sync 0xffffffff;");
             }
-            Node::Barrier { shared: true, .. } => self.line(depth, "bar.sync 0;"),
+            Node::Barrier { shared: true, fence, .. } => {
+                if *fence {
+                    self.line(depth, "fence.proxy.async.shared::cta;");
+                }
+                self.line(depth, "bar.sync 0;");
+            }
             Node::Barrier { .. } => self.line(depth, "bar.sync 0; // global memory"),
             Node::Loop { head, go_on, body, .. } => {
                 let [top, end] = [self.label(), self.label()];
@@ -123,7 +132,8 @@ impl Printer {
         };
         let operands: Vec<String> = inst.operands.iter().map(operand).collect();
         let space = if operands.is_empty() { "" } else { " " };
-        self.line(depth, &format!("{guard}{}{space}{};", inst.op, operands.join(", ")));
+        let remark = inst.remark.map_or(String::new(), |remark| format!(" // {remark}"));
+        self.line(depth, &format!("{guard}{}{space}{};{remark}", inst.op, operands.join(", ")));
     }
 
     fn label(&mut self) -> String {

@@ -9,8 +9,6 @@ use super::softmax::{Softmax, choose, finish, update};
 use crate::formats::kv_formats;
 use tessera_kernel_dsl::prelude::*;
 
-/// Query rows of one program.
-const QUERIES: usize = 32;
 /// Keys taken at once.
 const KEYS: usize = 64;
 /// Elements decoded at once.
@@ -50,12 +48,13 @@ pub fn kv_gather<KV: Stored>(
 /// A NaN in a cached entry reaches every row of its sequence that shares a block with one that
 /// sees it, and no row of another sequence.
 ///
-/// `(DN, DR, DV)` are at least `(NOPE, ROPE, V)`: what a variant has too much reads as zeros.
+/// `QUERIES` rows are a program's. `(DN, DR, DV)` are at least `(NOPE, ROPE, V)`: what a variant has too much reads as zeros.
 #[kernel(
     grid = (cdiv(T, QUERIES), H),
     variants(
-        cpu: (DN, DR, DV) = [(32, 32, 32), (128, 64, 128), (192, 64, 256)];
-        gpu: (DN, DR, DV, WARPS) = [(32, 32, 32, 4), (128, 64, 128, 8), (256, 64, 256, 8)], STAGES = [2]
+        cpu: (DN, DR, DV) = [(32, 32, 32), (128, 64, 128), (192, 64, 256)], QUERIES = [32];
+        gpu: (DN, DR, DV, QUERIES, WARPS) =
+            [(32, 32, 32, 32, 4), (128, 64, 128, 64, 8), (256, 64, 256, 32, 8)], STAGES = [2]
     ),
     class = bounded
 )]

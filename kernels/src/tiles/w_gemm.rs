@@ -14,11 +14,15 @@ const BLOCK: usize = 64;
 /// `y = x * w^T`.
 ///
 /// `ROWS` weight rows are a program's: on the CPU two panels of its layout. They meet `CHUNK` rows
-/// of `x` at once: weights are read once a chunk.
+/// of `x` at once: weights are read once a chunk. Where `M` is `LEAST` or more, a GPU's programs take
+/// more of both.
 #[kernel(
     grid = (cdiv(N, ROWS), cdiv(M, BLOCK)),
     formats(W = weight_formats),
-    variants(cpu: ROWS = [32], CHUNK = [64]; gpu: ROWS = [64], CHUNK = [32], WARPS = [4], STAGES = [3]),
+    variants(
+        cpu: ROWS = [32], CHUNK = [64], LEAST = [0];
+        gpu: (ROWS, CHUNK, LEAST, WARPS, STAGES) = [(128, 64, 256, 8, 2), (64, 32, 0, 4, 3)]
+    ),
     class = bounded
 )]
 pub fn w_gemm<W: Packed>(
@@ -26,6 +30,7 @@ pub fn w_gemm<W: Packed>(
     w: &In<W, { [N, K] }>,
     y: &mut Out<f32, { [M, N] }>,
 ) {
+    assert_all(M >= LEAST, "the variant is for as many rows");
     let first = program_id(0) * ROWS;
     let rows = Rows { w, expert: None, first, count: ROWS, k_end: K };
     let start = program_id(1) * BLOCK;
@@ -33,11 +38,14 @@ pub fn w_gemm<W: Packed>(
 }
 
 /// Rows `expert_offsets[e]..expert_offsets[e + 1]` of `x` times the weight of expert `e`; experts
-/// without rows cost nothing.
+/// without rows cost nothing. `LEAST` is of the rows that experts have on average.
 #[kernel(
     grid = (cdiv(N, ROWS), E),
     formats(W = weight_formats),
-    variants(cpu: ROWS = [32], CHUNK = [64]; gpu: ROWS = [64], CHUNK = [32], WARPS = [4], STAGES = [3]),
+    variants(
+        cpu: ROWS = [32], CHUNK = [64], LEAST = [0];
+        gpu: (ROWS, CHUNK, LEAST, WARPS, STAGES) = [(128, 64, 32, 8, 2), (64, 32, 0, 4, 3)]
+    ),
     class = bounded
 )]
 pub fn w_gemm_grouped<W: Packed>(
@@ -46,6 +54,7 @@ pub fn w_gemm_grouped<W: Packed>(
     expert_offsets: &In<i32, { [E + 1] }>,
     y: &mut Out<f32, { [M, N] }>,
 ) {
+    assert_all(M >= E * LEAST, "the variant is for as many rows of an expert");
     let (first, expert) = (program_id(0) * ROWS, program_id(1));
     let start = expert_offsets.at([expert]).to::<i64>();
     let end = expert_offsets.at([expert + 1]).to::<i64>();

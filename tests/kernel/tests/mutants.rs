@@ -107,6 +107,31 @@ fn a_dropped_or_weaker_wait_is_found() {
 }
 
 #[test]
+fn a_dropped_fence_is_found() {
+    for fence in ["fence.proxy.async.shared::cta;", "wgmma.fence.sync.aligned;"] {
+        all_are_found(8, |ptx| by_line(ptx, |line| (line == fence).then(String::new)));
+    }
+}
+
+/// How many groups of products may still be on their way. A wait with a remark frees registers, which
+/// PTX has without end.
+fn products_pending(line: &str) -> Option<usize> {
+    line.strip_prefix("wgmma.wait_group.sync.aligned ")?.strip_suffix(';')?.parse().ok()
+}
+
+#[test]
+fn a_dropped_or_weaker_wait_for_products_is_found() {
+    all_are_found(8, |ptx| by_line(ptx, |line| products_pending(line).map(|_| String::new())));
+    let weaker = |line: &str| {
+        Some(format!("wgmma.wait_group.sync.aligned {};", products_pending(line)? + 1))
+    };
+    all_are_found(8, |ptx| by_line(ptx, weaker));
+    // Products that belong to no group are not waited for.
+    let commit = "wgmma.commit_group.sync.aligned;";
+    all_are_found(8, |ptx| by_line(ptx, |line| (line == commit).then(String::new)));
+}
+
+#[test]
 fn a_ring_of_one_slot_less_is_found() {
     // The offset of a slot: so many bytes further, or the first if that is past the last.
     let rings = |ptx: &str| {

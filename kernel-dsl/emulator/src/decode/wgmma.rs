@@ -35,9 +35,8 @@ pub(crate) fn decode(call: &mut Call<'_, '_>) -> Decoded {
         }
         _ => {
             call.count(0..=0)?;
-            // Registers are read when an operation is issued, so that a fence has nothing to do.
             let op = match kind {
-                "fence" => Op::Nop,
+                "fence" => Op::WgmmaFence,
                 _ => Op::CommitGroup { queue: Queue::Products },
             };
             Ok((op, Class::Barrier))

@@ -156,7 +156,7 @@ pub(super) fn load(
         }
     }
     for dst in target.dst.iter().flatten() {
-        warp.written[dst.0 as usize] |= issue.mask;
+        warp.note_written(*dst, issue.mask);
     }
     Ok(())
 }

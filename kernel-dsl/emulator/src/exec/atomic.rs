@@ -50,7 +50,7 @@ pub(super) fn atomic(
         }
     }
     for dst in parts.dst.into_iter().flatten() {
-        warp.written[dst.0 as usize] |= issue.mask;
+        warp.note_written(*dst, issue.mask);
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::Setup;
 use super::copies::{Groups, Pending};
+use super::custody::Custody;
 use super::mbarrier::Barriers;
 use super::shared::SharedMemory;
 use crate::clock::{Agents, Clock};
@@ -54,8 +55,8 @@ pub(crate) struct Warp {
     pub(crate) copies: Groups,
     pub(crate) bulk: Groups,
     pub(crate) products: Groups,
-    /// Registers that tensor-core operations of the group have not given back.
-    pub(crate) in_flight: Vec<(Reg, u32)>,
+    /// Registers that tensor-core operations work with.
+    pub(crate) custody: Custody,
     /// Where it stood last, for reports.
     pub(crate) last_pc: u32,
 }
@@ -84,7 +85,13 @@ impl Warp {
                 }
             }
         }
+        self.note_written(reg, mask);
+    }
+
+    /// Notes that a thread wrote a register.
+    pub(crate) fn note_written(&mut self, reg: Reg, mask: u32) {
         self.written[reg.0 as usize] |= mask;
+        self.custody.write(reg);
     }
 
     pub(crate) fn set_predicate(&mut self, pred: Pred, value: u32, mask: u32) {
@@ -225,7 +232,7 @@ fn warp(setup: &Setup<'_>, index: usize, clock: &Clock, mut spare: Spare) -> War
         copies: Groups::new(start + 1),
         bulk: Groups::new(start + 1),
         products: Groups::new(start + 1),
-        in_flight: Vec::new(),
+        custody: Custody::new(entry.registers),
         last_pc: 0,
     }
 }

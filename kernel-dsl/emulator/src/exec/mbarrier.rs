@@ -297,7 +297,7 @@ fn arrive(cta: &mut Cta, one: One, arrival: Arrival, dst: Option<Reg>) -> Result
     cta.event += u64::from(barrier.settle());
     if let Some(dst) = dst {
         warp.registers[dst.0 as usize][one.lane] = phase;
-        warp.written[dst.0 as usize] |= 1 << one.lane;
+        warp.note_written(dst, 1 << one.lane);
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ mod access;
 mod atomic;
 mod copies;
 mod cta;
+mod custody;
 mod exchange;
 mod matrix;
 mod mbarrier;

@@ -127,6 +127,7 @@ fn step(world: &mut World<'_>, cta: &mut Cta, index: usize, slot: usize) -> Resu
             execute(world, cta, issue, (instr, group.mask))?
         }
     };
+    cta.warps[index].custody.check()?;
     advance(&mut cta.warps[index], slot, flow);
     Ok(matches!(flow, Flow::Yield | Flow::Again(_)))
 }
@@ -183,9 +184,8 @@ pub(super) fn check(warp: &Warp, sources: &[Src], mask: u32) -> Result<(), Troub
     for &src in sources {
         let missing = warp.missing(src, mask);
         if missing != 0 {
-            let in_flight = |reg: Reg| warp.in_flight.iter().any(|&(other, _)| other == reg);
             let (kind, message) = match src {
-                Src::Reg(reg) if in_flight(reg) => {
+                Src::Reg(reg) if warp.custody.is_awaited(reg) => {
                     (FaultKind::MissingWait, "a result of wgmma is used before it was waited for")
                 }
                 _ => (FaultKind::Uninitialised, "a register is used before it was written"),
@@ -360,6 +360,7 @@ fn execute_outside(
         Op::WaitGroup { queue, read, left } => {
             copies::wait(world, cta, issue, (*queue, *read, *left))?;
         }
+        Op::WgmmaFence => cta.warps[issue.warp].custody.fence(),
         Op::Wgmma(wgmma) => wgmma::issue(world, cta, issue, wgmma)?,
         Op::Mbarrier(object) => return mbarrier::execute(world, cta, issue, object),
         Op::Mma(mma) => matrix::mma(world, cta, issue, mma)?,

@@ -12,7 +12,8 @@ use super::{Trouble, World};
 use crate::body::SHARED_BASE;
 use crate::fault::FaultKind;
 use crate::number::{self, F16, F32};
-use crate::program::{Factors, Lanes, Left, Reg, Src, Wgmma};
+use crate::profile::Counts;
+use crate::program::{Factors, Lanes, Left, Src, Wgmma};
 use crate::tensor::{self, MMA_F16, MMA_F32, Model, WGMMA_EIGHT, WGMMA_EIGHT_F16};
 use crate::types::{low_mask, sign_extend};
 
@@ -121,29 +122,42 @@ pub(super) fn issue(
     if holds != 0 {
         for &reg in &wgmma.d {
             // Results of an operation in flight may be added to before anybody waits.
-            if !warp.in_flight.iter().any(|&(other, _)| other == reg) {
+            if !warp.custody.is_awaited(reg) {
                 check(warp, &[Src::Reg(reg)], issue.mask)?;
             }
         }
     }
     let group = warp.products.open_group();
+    if let Left::Registers(registers) = &wgmma.left {
+        for src in registers {
+            if let Src::Reg(reg) = src {
+                warp.custody.lend(*reg, group, false)?;
+            }
+        }
+    }
     for &reg in &wgmma.d {
-        warp.in_flight.retain(|&(other, _)| other != reg);
-        warp.in_flight.push((reg, group));
+        warp.custody.lend(reg, group, true)?;
         warp.written[reg.0 as usize] = 0;
     }
-    world.counts[issue.pc as usize].mma += 1;
+    count(&mut world.counts[issue.pc as usize], wgmma);
     let accumulate = holds != 0;
     let multiply = Multiply { wgmma: wgmma.clone(), rows, descriptors, accumulate };
     copies::queue(world, cta, issue, Work::Multiply(Box::new(multiply)))
 }
 
+/// Counts an operation as the `mma.sync` that it stands for, and a quarter of what the four warps read
+/// of shared memory.
+fn count(counts: &mut Counts, wgmma: &Wgmma) {
+    counts.mma += u64::from(wgmma.columns / 8);
+    counts.shared_bytes += u64::from(wgmma.columns) * ROW as u64 / 4;
+    if matches!(wgmma.left, Left::Descriptor(_)) {
+        counts.shared_bytes += 16 * ROW as u64;
+    }
+}
+
 /// `wgmma.wait_group`: the results of groups before this one are there.
 pub(super) fn settle(warp: &mut Warp, group: u32) {
-    let (done, rest) = std::mem::take(&mut warp.in_flight).into_iter().partition(|x| x.1 < group);
-    warp.in_flight = rest;
-    let done: Vec<(Reg, u32)> = done;
-    for (reg, _) in done {
+    for reg in warp.custody.settle(group) {
         warp.written[reg.0 as usize] = u32::MAX;
     }
 }

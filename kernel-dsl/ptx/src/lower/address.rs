@@ -1,7 +1,7 @@
 //! Where a thread's elements lie: the thread's own part of an index, and arithmetic on indices.
 
 use super::Lower;
-use crate::code::{Class, Operand, Reg};
+use crate::code::{Class, Code, Operand, Reg};
 use crate::layout::{Axis, LANE_BITS, Layout};
 
 impl Lower<'_> {
@@ -32,28 +32,7 @@ impl Lower<'_> {
         }
         let thread = self.thread();
         self.thread_parts_entry(&steps.clone(), |lower| {
-            lower.before(|code| {
-                let mut sum: Option<Reg> = None;
-                for (first, count) in runs(&steps) {
-                    // Bits `first..first + count` of the thread, moved to where their steps are.
-                    let mask = ((1_i64 << count) - 1) << first;
-                    let masked = code.op(Class::B32, "and.b32", [thread.into(), mask.into()]);
-                    let (op, by) = match steps[first].ilog2() as usize {
-                        to if to >= first => ("shl.b32", to - first),
-                        to => ("shr.u32", first - to),
-                    };
-                    #[expect(clippy::cast_possible_wrap, reason = "bits of a thread's number")]
-                    let moved = match by {
-                        0 => masked,
-                        by => code.op(Class::B32, op, [masked.into(), (by as i64).into()]),
-                    };
-                    sum = Some(match sum {
-                        None => moved,
-                        Some(sum) => code.op(Class::B32, "or.b32", [sum.into(), moved.into()]),
-                    });
-                }
-                sum
-            })
+            lower.before(|code| sum_of_steps(code, thread, &steps))
         })
     }
 
@@ -138,6 +117,30 @@ impl Lower<'_> {
     pub(crate) fn inside(&mut self, at: Reg, extent: Operand) -> Reg {
         self.code.op(Class::Pred, "setp.lt.u64", [at.into(), extent])
     }
+}
+
+/// The sum of the steps of the bits that are set in a thread's number.
+pub(crate) fn sum_of_steps(code: &mut Code, thread: Reg, steps: &[usize]) -> Option<Reg> {
+    let mut sum: Option<Reg> = None;
+    for (first, count) in runs(steps) {
+        // Bits `first..first + count` of the thread, moved to where their steps are.
+        let mask = ((1_i64 << count) - 1) << first;
+        let masked = code.op(Class::B32, "and.b32", [thread.into(), mask.into()]);
+        let (op, by) = match steps[first].ilog2() as usize {
+            to if to >= first => ("shl.b32", to - first),
+            to => ("shr.u32", first - to),
+        };
+        #[expect(clippy::cast_possible_wrap, reason = "bits of a thread's number")]
+        let moved = match by {
+            0 => masked,
+            by => code.op(Class::B32, op, [masked.into(), (by as i64).into()]),
+        };
+        sum = Some(match sum {
+            None => moved,
+            Some(sum) => code.op(Class::B32, "or.b32", [sum.into(), moved.into()]),
+        });
+    }
+    sum
 }
 
 /// Runs of bits whose steps double: the first bit and how many.

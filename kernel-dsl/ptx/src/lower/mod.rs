@@ -19,10 +19,12 @@ mod reduce;
 mod ring;
 mod split;
 mod strip;
+mod warpgroup;
 
 use crate::code::{Buffer, Class, Code, Effect, Node, Operand, Reg};
 use crate::dot::{DotPlan, SidePlan};
 use crate::infer::{Layouts, axis_of, element_bits, index, infer};
+use crate::isa::Sm;
 use crate::layout::{Axis, Layout};
 use convert::Place;
 use operand::Input;
@@ -60,9 +62,10 @@ pub(crate) struct Lowered {
 pub(crate) fn lower(
     kernel: &Kernel,
     (warp_bits, stages): (usize, usize),
+    target: Sm,
 ) -> Result<Lowered, Vec<BuildError>> {
     check(kernel)?;
-    let mut lower = Lower::new(kernel, (warp_bits, stages));
+    let mut lower = Lower::new(kernel, (warp_bits, stages), target);
     // The slots of rings lie first.
     lower.ring_bytes = lower.bytes_of_rings(&kernel.body);
     lower.stage_bytes = lower.ring_bytes;
@@ -178,7 +181,7 @@ pub(crate) enum Made {
 }
 
 impl<'k> Lower<'k> {
-    fn new(kernel: &'k Kernel, (warp_bits, stages_ahead): (usize, usize)) -> Self {
+    fn new(kernel: &'k Kernel, (warp_bits, stages_ahead): (usize, usize), target: Sm) -> Self {
         let mut def = vec![None; kernel.values.len()];
         for (i, op) in (0..).zip(&kernel.ops) {
             op.results.iter().for_each(|result| def[index(*result)] = Some(OpId(i)));
@@ -187,7 +190,7 @@ impl<'k> Lower<'k> {
             kernel,
             warp_bits,
             code: Code::new(kernel.loc),
-            layouts: infer(kernel, warp_bits, stages_ahead),
+            layouts: infer(kernel, (warp_bits, stages_ahead), target),
             prologue: Vec::new(),
             def,
             held: vec![Vec::new(); kernel.values.len()],

@@ -1,7 +1,7 @@
 //! Dots by matrix instructions.
 
-use super::convert::apart;
-use super::operand::{Chunk, Form, Input, Source};
+use super::convert::{Place, apart};
+use super::operand::{Chunk, Form, Input, MATRIX_ROW, Source};
 use super::split::PLANES;
 use super::{Held, Lower};
 use crate::code::{Class, Operand, Reg};
@@ -21,6 +21,10 @@ impl Lower<'_> {
         let left = self.input(op.operands[0], &plan.left);
         let right = self.input(op.operands[1], &plan.right);
         let (a, b) = if plan.swapped { (right, left) } else { (left, right) };
+        if let Source::Cores(cores) = &b.source {
+            let start = self.get(op.operands[2], &plan.result).regs;
+            return self.dot_of_four(plan, (&a, cores), &start);
+        }
         let mut sums = match &plan.partial {
             None => self.get(op.operands[2], &plan.result).regs,
             Some(partial) => {
@@ -135,6 +139,9 @@ impl Lower<'_> {
         };
         // Weights are the instruction's left side.
         let (a, b) = (w, x);
+        if let Source::Cores(cores) = &b.input.source {
+            return self.dot_scaled_of_four(plan, (&a, &b, cores), &sums);
+        }
         let is_scaled = a.has_scales || b.has_scales;
         let k = plan.left.layout.cols;
         for first in (0..k).step_by(plan.group) {
@@ -163,7 +170,7 @@ impl Lower<'_> {
     }
 
     /// The sums of a group times its scales, added to what came before.
-    fn rescale(
+    pub(super) fn rescale(
         &mut self,
         plan: &DotPlan,
         [a, b]: &[GroupScales; 2],
@@ -220,21 +227,28 @@ impl Lower<'_> {
     }
 
     /// The scales of the group that begins at a column, by row.
-    fn group_scales(&mut self, side: &ScaledSide, first: usize) -> GroupScales {
+    pub(super) fn group_scales(&mut self, side: &ScaledSide, first: usize) -> GroupScales {
         let mut found = GroupScales::default();
         if !side.has_scales {
+            return found;
+        }
+        if let Some(MadeScales::Shared { place, group }) = &side.made {
+            let rows = side.rows.transposed();
+            let regs = self.read_shared(Elem::F32, &rows, *place, first / group * rows.cols);
+            found
+                .scales
+                .extend(regs.into_iter().enumerate().map(|(i, reg)| (rows.reg_part(i), reg)));
             return found;
         }
         for reg in 0..side.rows.num_regs() {
             let row = side.rows.reg_part(reg);
             match (&side.made, &side.input.source) {
-                (Some(made), _) => {
-                    let group = first / made.group;
-                    let part = row * made.layout.cols + group;
-                    let reg = (0..made.layout.num_regs())
-                        .find(|reg| made.layout.reg_part(*reg) == part)
+                (Some(MadeScales::Registers { layout, regs, group }), _) => {
+                    let part = row * layout.cols + first / group;
+                    let reg = (0..layout.num_regs())
+                        .find(|reg| layout.reg_part(*reg) == part)
                         .expect("every group of a row has a scale");
-                    found.scales.insert(row, made.regs[reg]);
+                    found.scales.insert(row, regs[reg]);
                 }
                 (None, Source::Window { window, .. }) => {
                     let (scale, zero) = self.scale_at(window, &side.rows, [row, first]);
@@ -243,7 +257,7 @@ impl Lower<'_> {
                         found.zeros.insert(row, self.zero_pair(zero));
                     }
                 }
-                (None, _) => unreachable!("scales are made or lie in a window"),
+                _ => unreachable!("scales are made or lie in a window"),
             }
         }
         found
@@ -283,7 +297,18 @@ impl Lower<'_> {
         let held = self.natural(x);
         let group = tile.cols.min(held.layout.cols);
         let scales = self.scales_of(&held, group, tile.divisor);
-        let planes = self.byte_planes(&held, &scales, (group, format.element));
+        let codes = self.int_codes(&held, &scales, (group, format.element));
+        if side.cores.is_some() {
+            let codes = Held { layout: held.layout, regs: codes };
+            let source = self.share_cores(&codes, (side, 2), Self::byte_pair);
+            let input = Input { source, form: Form::Planes, side: side.clone() };
+            // Side by side for each group, and read when it is multiplied: too many to keep.
+            let across = Held { layout: scales.layout.transposed(), regs: scales.regs };
+            let place = self.share_tile(Elem::F32, &across, MATRIX_ROW);
+            let made = Some(MadeScales::Shared { place, group });
+            return Some(ScaledSide { input, has_scales: true, rows, made });
+        }
+        let planes = self.byte_planes(&held.layout, &codes);
         let source = self.share_planes(&planes, side);
         let mut want = Layout {
             regs: rows.regs.iter().map(|step| step * scales.layout.cols).collect(),
@@ -294,7 +319,7 @@ impl Lower<'_> {
         };
         want.regs.splice(0..0, bits(scales.layout.cols));
         let regs = self.convert(Elem::F32, &scales, &want);
-        let made = Some(MadeScales { layout: want, regs, group });
+        let made = Some(MadeScales::Registers { layout: want, regs, group });
         let input = Input { source, form: Form::Planes, side: side.clone() };
         Some(ScaledSide { input, has_scales: true, rows, made })
     }
@@ -328,18 +353,16 @@ impl Lower<'_> {
         Held { layout, regs }
     }
 
-    /// Integers of 16 bits as planes of bfloat16: multiples of 256, and what they leave. Each is
-    /// exact.
-    fn byte_planes(
+    /// The integers of a tile's numbers, given the scales of its groups.
+    fn int_codes(
         &mut self,
         held: &Held,
         scales: &Held,
         (group, element): (usize, Element),
-    ) -> Vec<Held> {
+    ) -> Vec<Reg> {
         let layout = &held.layout;
         let groups = scales.layout.cols;
-        let codes: Vec<Reg> = held
-            .regs
+        held.regs
             .iter()
             .enumerate()
             .map(|(reg, x)| {
@@ -350,23 +373,34 @@ impl Lower<'_> {
                     .expect("every group has a scale");
                 self.int_code(element, *x, scales.regs[scale])
             })
-            .collect();
+            .collect()
+    }
+
+    /// Integers of 16 bits as planes of bfloat16.
+    fn byte_planes(&mut self, layout: &Layout, codes: &[Reg]) -> Vec<Held> {
         let mut planes = [Vec::new(), Vec::new()];
         let pack = layout.run().min(2);
         for numbers in codes.chunks(pack) {
-            let both = [numbers[0], numbers[pack - 1]];
-            let lows = both.map(|number| {
-                self.code.op(Class::B32, "bfe.s32", [number.into(), 0.into(), 8.into()])
-            });
-            let highs = [0, 1]
-                .map(|i| self.code.op(Class::B32, "sub.s32", [both[i].into(), lows[i].into()]));
-            for (plane, parts) in planes.iter_mut().zip([highs, lows]) {
-                let [first, second] =
-                    parts.map(|part| self.code.op(Class::B32, "cvt.rn.f32.s32", [part.into()]));
-                plane.push(self.bf16_pair(first, second));
-            }
+            let parts = self.byte_pair([numbers[0], numbers[pack - 1]]);
+            planes.iter_mut().zip(parts).for_each(|(plane, part)| plane.push(part));
         }
         planes.map(|regs| Held { layout: layout.clone(), regs }).to_vec()
+    }
+
+    /// Two integers of 16 bits as pairs of bfloat16: multiples of 256, and what they leave. Each is
+    /// exact.
+    fn byte_pair(&mut self, both: [Reg; 2]) -> Vec<Reg> {
+        let lows = both
+            .map(|number| self.code.op(Class::B32, "bfe.s32", [number.into(), 0.into(), 8.into()]));
+        let highs =
+            [0, 1].map(|i| self.code.op(Class::B32, "sub.s32", [both[i].into(), lows[i].into()]));
+        [highs, lows]
+            .map(|parts| {
+                let [first, second] =
+                    parts.map(|part| self.code.op(Class::B32, "cvt.rn.f32.s32", [part.into()]));
+                self.bf16_pair(first, second)
+            })
+            .to_vec()
     }
 
     /// The nearest integer to `x / scale`; 0 where the scale is 0 or NaN.
@@ -391,7 +425,7 @@ fn blocks(plan: &DotPlan) -> Vec<Block> {
 
 /// Registers of the result that an instruction gives: the second of two rows or columns that are
 /// one and the same is the first again.
-fn result_regs(plan: &DotPlan, [row, col]: Block) -> [usize; 4] {
+pub(super) fn result_regs(plan: &DotPlan, [row, col]: Block) -> [usize; 4] {
     let result = plan.partial.as_ref().unwrap_or(&plan.result);
     let [down, across] = if plan.swapped { [1, result.cols] } else { [result.cols, 1] };
     let find = |row: usize, col: usize| {
@@ -414,26 +448,26 @@ fn scale_layout(plan: &DotPlan, is_x: bool) -> Layout {
 }
 
 /// One side of a scaled dot.
-struct ScaledSide {
-    input: Input,
-    has_scales: bool,
+pub(super) struct ScaledSide {
+    pub(super) input: Input,
+    pub(super) has_scales: bool,
     /// Its rows as the result has them.
     rows: Layout,
     /// Scales that were computed rather than loaded.
     made: Option<MadeScales>,
 }
 
-/// Scales, `[rows, groups]`, in the layout of the result's rows.
-struct MadeScales {
-    layout: Layout,
-    regs: Vec<Reg>,
-    /// Columns that share one.
-    group: usize,
+/// Scales that were computed; `group` columns share one.
+enum MadeScales {
+    /// `[rows, groups]`, in the layout of the result's rows.
+    Registers { layout: Layout, regs: Vec<Reg>, group: usize },
+    /// `[groups, rows]`.
+    Shared { place: Place, group: usize },
 }
 
 /// Scales of one group by row, and what to take off its codes.
 #[derive(Default)]
-struct GroupScales {
+pub(super) struct GroupScales {
     scales: HashMap<usize, Reg>,
-    zeros: HashMap<usize, Reg>,
+    pub(super) zeros: HashMap<usize, Reg>,
 }

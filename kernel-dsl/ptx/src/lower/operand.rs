@@ -8,6 +8,7 @@ use super::convert::{Place, apart, exchange_bytes, pitch};
 use super::fragment::{Codes, Matrices};
 use super::packed::PackedWindow;
 use super::split::{PLANES, is_exact};
+use super::warpgroup::Cores;
 use super::{Held, Lower, Made};
 use crate::code::{Buffer, Reg};
 use crate::dot::SidePlan;
@@ -45,6 +46,8 @@ pub(crate) enum Source {
     Window { window: PackedWindow, value: Value, scaled: bool },
     /// In shared memory, a place a plane.
     Shared(Vec<Place>, Elem),
+    /// In shared memory, as instructions of four warps read it.
+    Cores(Cores),
 }
 
 /// An operand of a dot: a tile, its place, and which thread takes what.
@@ -90,6 +93,7 @@ impl Lower<'_> {
             Some((OpKind::Transpose, [source])) => {
                 return self.input(*source, &side.transposed());
             }
+            _ if side.cores.is_some() => return self.core_input(value, side),
             Some((OpKind::Decode, [source])) => match self.elem(*source) {
                 Elem::Stored(element) => {
                     let form = Form::Codes(element, Elem::Stored(element));
@@ -137,7 +141,7 @@ impl Lower<'_> {
             }
             form => {
                 let elem = self.elem(value);
-                let place = self.share_tile(elem, &held, &side);
+                let place = self.share_tile(elem, &held, reach(&side, elem));
                 Input { source: Source::Shared(vec![place], elem), form, side }
             }
         }
@@ -157,16 +161,14 @@ impl Lower<'_> {
 
     /// Puts planes of numbers into shared memory, for that side of a dot.
     pub(crate) fn share_planes(&mut self, planes: &[Held], side: &SidePlan) -> Source {
-        let places = planes.iter().map(|plane| self.share_tile(PLANE, plane, side)).collect();
+        let reach = reach(side, PLANE);
+        let places = planes.iter().map(|plane| self.share_tile(PLANE, plane, reach)).collect();
         Source::Shared(places, PLANE)
     }
 
-    /// Gives a tile a place of its own in shared memory, and writes it there.
-    fn share_tile(&mut self, elem: Elem, held: &Held, side: &SidePlan) -> Place {
-        let reach = match Matrices::new(side, elem) {
-            Some(_) => MATRIX_ROW,
-            None => apart(&side.chunk, exchange_bytes(elem)),
-        };
+    /// Gives a tile a place of its own in shared memory, and writes it there; threads side by side
+    /// will take `reach` bytes of a row.
+    pub(crate) fn share_tile(&mut self, elem: Elem, held: &Held, reach: usize) -> Place {
         let place = self.stage(elem, [held.layout.rows, held.layout.cols], reach);
         self.write_shared(elem, held, place, 0);
         place
@@ -220,6 +222,7 @@ impl Lower<'_> {
                 }
                 planes
             }
+            Source::Cores(_) => unreachable!("instructions read it where it is"),
         };
         Chunk {
             planes,
@@ -293,6 +296,14 @@ impl Lower<'_> {
         };
         chunk.pairs.insert(part, regs.clone());
         regs
+    }
+}
+
+/// Bytes of a row that threads side by side take of a tile.
+fn reach(side: &SidePlan, elem: Elem) -> usize {
+    match Matrices::new(side, elem) {
+        Some(_) => MATRIX_ROW,
+        None => apart(&side.chunk, exchange_bytes(elem)),
     }
 }
 

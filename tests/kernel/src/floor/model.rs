@@ -7,8 +7,11 @@ use serde::Serialize;
 use tessera_emulator::{Class, Counts, Line, Profile};
 use tessera_ptx::Sm;
 
-/// Floating-point operations of one `mma.sync.m16n8k16`, the only one that kernels use.
+/// Floating-point operations of one `mma.sync.m16n8k16`, or of a warp's part of eight columns of a
+/// `wgmma.m64nNk16`: kernels use no other.
 pub const MMA_FLOP: u64 = 2 * 16 * 8 * 16;
+/// Columns of a `wgmma` below which it gets no faster: its left side comes from registers.
+const LEAST_COLUMNS: u64 = 32;
 
 /// What the programs of a workload's case did.
 #[derive(Debug, Clone)]
@@ -120,7 +123,12 @@ impl Counted {
 
     /// Bytes that must be moved.
     pub fn least_bytes(&self) -> f64 {
-        self.workload.least_bytes as f64 + self.of_launch(self.weight_bytes)
+        self.workload.least_bytes as f64 + self.weights_of_launch()
+    }
+
+    /// Bytes of all weights, each once.
+    fn weights_of_launch(&self) -> f64 {
+        (self.weight_bytes * self.workload.weights) as f64
     }
 
     /// The times on a GPU. A multiprocessor that has one program more than others has all to wait.
@@ -128,7 +136,7 @@ impl Counted {
         let programs = self.workload.programs;
         let most = programs.div_ceil(u64::from(gpu.multiprocessors));
         let total = &self.profile.total;
-        let launch_bytes = self.workload.launch_bytes as f64 + self.of_launch(self.weight_bytes);
+        let launch_bytes = self.workload.launch_bytes as f64 + self.weights_of_launch();
         // Of the busiest multiprocessor.
         let cycles = |count: f64, rate: f64| {
             count / self.profile.ctas as f64 * most as f64 / rate / gpu.clock_hz * 1e6
@@ -139,7 +147,7 @@ impl Counted {
             cycles((total.global_sectors * 32) as f64, gpu.l2_bytes),
             cycles(total.warp_instructions as f64 * self.expansion, gpu.issue),
             cycles(integer as f64, gpu.integer),
-            cycles((total.mma * MMA_FLOP) as f64, gpu.mma_flop),
+            self.tensor_us(gpu, cycles),
             cycles((wavefronts(total) * 128) as f64, gpu.shared_bytes),
         ];
         let longest = Resource::ALL.into_iter().zip(resources_us);
@@ -153,6 +161,19 @@ impl Counted {
         }
     }
 
+    /// The time of the matrix units.
+    fn tensor_us(&self, gpu: &Gpu, cycles: impl Fn(f64, f64) -> f64) -> f64 {
+        let mut alone = self.profile.total.mma;
+        let mut time = 0.0;
+        for (form, count) in &self.forms {
+            let Some(columns) = warpgroup_columns(form) else { continue };
+            alone -= count * columns / 8;
+            let taken = count * columns.max(LEAST_COLUMNS) / 8;
+            time += cycles((taken * MMA_FLOP) as f64, gpu.wgmma_flop);
+        }
+        time + cycles((alone * MMA_FLOP) as f64, gpu.mma_flop)
+    }
+
     /// The lines that take most of a resource, with the share of each.
     pub fn costly(&self, resource: Resource) -> Vec<(&Line, f64)> {
         let sum: u64 = self.profile.lines.iter().map(|line| resource.of(&line.counts)).sum();
@@ -161,6 +182,12 @@ impl Counted {
         let share = |line: &Line| resource.of(&line.counts) as f64 / sum.max(1) as f64;
         lines.into_iter().take(3).map(|line| (line, share(line))).filter(|l| l.1 > 0.0).collect()
     }
+}
+
+/// Columns of a `wgmma`: `wgmma.mma_async.sync.aligned.m64nNk16.f32.bf16.bf16`.
+fn warpgroup_columns(form: &str) -> Option<u64> {
+    let shape = form.strip_prefix("wgmma.mma_async.sync.aligned.m64n")?;
+    shape.split_once('k')?.0.parse().ok()
 }
 
 #[cfg(test)]
@@ -172,6 +199,7 @@ mod tests {
     fn counted(total: Counts, programs: u64, ctas: u64) -> Counted {
         let mut workload = workloads().swap_remove(0);
         workload.programs = programs;
+        workload.weights = programs;
         (workload.least_bytes, workload.launch_bytes, workload.flop) = (4_800_000, 4_800_000, 0);
         let profile = Profile { ctas, total, ..Profile::default() };
         let (label, forms) = (String::new(), Vec::new());
@@ -197,6 +225,22 @@ mod tests {
         assert!((ragged.model_us() - 6.0).abs() < 1e-9, "{ragged:?}");
         let of_three = counted(total, 132, 3).on(&GPUS[0]);
         assert!((of_three.resources_us[2] - 1.0).abs() < 1e-9, "{of_three:?}");
+    }
+
+    #[test]
+    fn matrix_instructions_of_four_warps_run_at_the_best_rate() {
+        let form = |n: u64| format!("wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16");
+        let cycles = |columns: u64, counted_columns: u64| {
+            let total = Counts { mma: 4 * columns / 8, ..Counts::default() };
+            let mut one = counted(total, 132, 1);
+            one.forms = vec![(form(columns), 4)];
+            let flop = (2 * 64 * counted_columns * 16) as f64;
+            let want = flop / GPUS[0].wgmma_flop / GPUS[0].clock_hz * 1e6;
+            let got = one.on(&GPUS[0]).resources_us[4];
+            assert!((got - want).abs() < 1e-12, "{columns}: {got} {want}");
+        };
+        cycles(64, 64);
+        cycles(8, LEAST_COLUMNS);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Gpu {
     pub l2_bytes: f64,
     /// Floating-point operations of `mma.sync` on a multiprocessor, BF16 with sums in f32.
     pub mma_flop: f64,
+    /// The same of `wgmma`, where there is one.
+    pub wgmma_flop: f64,
 }
 
 /// Operations of a matrix unit's best instruction on a multiprocessor of Hopper: 989.4 TFLOP/s of
@@ -51,6 +53,7 @@ pub const GPUS: [Gpu; 2] = [
         shared_bytes: 128.0,
         l2_bytes: 64.0,
         mma_flop: HOPPER_BEST * OF_MMA_SYNC,
+        wgmma_flop: HOPPER_BEST,
     },
     Gpu {
         name: "B200",
@@ -64,6 +67,7 @@ pub const GPUS: [Gpu; 2] = [
         shared_bytes: 128.0,
         l2_bytes: 64.0,
         mma_flop: HOPPER_BEST * OF_MMA_SYNC,
+        wgmma_flop: HOPPER_BEST,
     },
 ];
 
@@ -79,4 +83,5 @@ pub const SOURCES: &str = "\
 - Second-level cache: 64 bytes a cycle and multiprocessor, the width of its port. What all of them
   take together is less: this bound is on the lenient side.
 - `mma.sync`: taken to reach 63 % of the matrix units' best on Hopper, after arXiv 2402.13499. For the
-  B200 no figure is published; the same a multiprocessor and cycle is *assumed*.";
+  B200 no figure is published; the same a multiprocessor and cycle is *assumed*.
+- `wgmma`: taken to reach the best, but of fewer than 32 columns to take as long as one of 32.";

@@ -183,11 +183,11 @@ impl Report {
         self.counts(&mut text);
         self.gaps(&mut text);
         text += "\n## Rates\n\n| | memory TB/s | SMs | GHz | BF16 TFLOP/s | a cycle and SM: issue | \
-                 integer | shared B | L2 B | mma.sync FLOP |\n|---|---|---|---|---|---|---|---|---|---|\n";
+                 integer | shared B | L2 B | mma.sync FLOP | wgmma FLOP |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
         for gpu in &self.gpus {
             let _ = writeln!(
                 text,
-                "| {} | {:.1} | {} | {:.3} | {:.0} | {} | {} | {} | {} | {:.0} |",
+                "| {} | {:.1} | {} | {:.3} | {:.0} | {} | {} | {} | {} | {:.0} | {:.0} |",
                 gpu.name,
                 gpu.memory_bytes_s / 1e12,
                 gpu.multiprocessors,
@@ -197,7 +197,8 @@ impl Report {
                 gpu.integer,
                 gpu.shared_bytes,
                 gpu.l2_bytes,
-                gpu.mma_flop
+                gpu.mma_flop,
+                gpu.wgmma_flop
             );
         }
         text + "\n" + SOURCES + "\n"

@@ -17,6 +17,8 @@ pub struct Workload {
     pub case: Case,
     /// Programs of the launch: all do what those of the case do.
     pub programs: u64,
+    /// How many weights like the case's it reads.
+    pub weights: u64,
     /// Bytes that any way to compute it moves at least, weights apart.
     pub least_bytes: u64,
     /// Bytes that this launch moves if it moves each once, weights apart.
@@ -37,6 +39,10 @@ const WHY_GROUPED: &str = "`x` is 16-bit integers in two BF16 parts, padded to e
     one row costs what eight do, and are quantized by every program anew. Addresses of codes and \
     scales are computed anew in 64 bits at each step. A thread loads 4 bytes of codes at once: half \
     a sector a row.";
+const WHY_GEMM: &str = "`x` is f32, three BF16 parts, made anew by every program that multiplies \
+    it: three products for one.";
+const WHY_PREFILL: &str = "Queries, keys, values and softmax weights are f32, three BF16 parts \
+    each: six products for one.";
 const WHY_TAGS: &str = "The floor is shorter than one access of memory. What a GPU takes is the \
     launch and three loads that wait for each other, neither of which is modelled; 64 programs of \
     one warp leave most of it idle.";
@@ -56,7 +62,9 @@ pub fn workloads() -> Vec<Workload> {
         mla_decode("mla_decode<e4m3>[DC=512", "FP8", 1, 1),
         mla_decode("mla_decode<bf16>[DC=512", "BF16", 2, CONTEXT / 512),
     ];
-    all.extend([1, 2, 4, 8].map(w_gemm_grouped));
+    all.extend([1, 2, 4, 8, 64].map(w_gemm_grouped));
+    all.push(w_gemm());
+    all.push(mla_prefill());
     all.push(page_tag_check());
     all
 }
@@ -101,6 +109,7 @@ fn mla_decode(kernel: &'static str, cache: &str, element: u64, parts: u64) -> Wo
         kernel,
         case,
         programs: SEQUENCES * (HEADS / HEADS_OF_PROGRAM) * parts,
+        weights: 0,
         least_bytes: read + out,
         launch_bytes: read + out * parts,
         flop: 2 * rows * CONTEXT * (2 * RANK + ROPE),
@@ -108,26 +117,107 @@ fn mla_decode(kernel: &'static str, cache: &str, element: u64, parts: u64) -> Wo
     }
 }
 
+/// Weights of a projection.
+const K: u64 = 7168;
+const N: u64 = 2048;
+/// Rows of weights of a program, for few rows of `x` and for many, and then rows of `x`.
+const ROWS_OF_PROGRAM: u64 = 64;
+const ROWS_OF_LARGE: u64 = 128;
+const BLOCK: u64 = 64;
+/// Rows of an expert from which on there are many.
+const MANY: u64 = 32;
+
 /// A projection of 64 chosen experts, some rows each.
 fn w_gemm_grouped(rows: u64) -> Workload {
     const EXPERTS: u64 = 64;
-    const K: u64 = 7168;
-    const N: u64 = 2048;
-    const ROWS_OF_PROGRAM: u64 = 64;
+    let own = if rows < MANY { ROWS_OF_PROGRAM } else { ROWS_OF_LARGE };
     let mut case = case("w_gemm_grouped", "rows of one expert, one program");
-    case.dims = extents(&[("M", rows), ("N", ROWS_OF_PROGRAM), ("K", K), ("E", 1)]);
+    case.dims = extents(&[("M", rows), ("N", own), ("K", K), ("E", 1)]);
     case.arrays = [("expert_offsets".to_owned(), Fill::List(vec![int(0), int(rows)]))].into();
     let bytes = EXPERTS * rows * (K + N) * 4;
     Workload {
-        name: format!("INT4 grouped GEMV, rows: {rows}"),
+        name: format!("INT4 grouped GEM{}, rows: {rows}", if rows > 8 { 'M' } else { 'V' }),
         shape: format!("{EXPERTS} chosen experts, K = {K}, N = {N}, {rows} rows each"),
-        kernel: "w_gemm_grouped<int4-g32>",
+        kernel: match rows {
+            ..MANY => "w_gemm_grouped<int4-g32>[ROWS=64",
+            _ => "w_gemm_grouped<int4-g32>[ROWS=128",
+        },
         case,
-        programs: EXPERTS * N / ROWS_OF_PROGRAM,
+        programs: EXPERTS * N / own,
+        weights: EXPERTS * N / own,
         least_bytes: bytes,
         launch_bytes: bytes,
         flop: 2 * EXPERTS * rows * N * K,
         why: WHY_GROUPED,
+    }
+}
+
+/// A projection of a chunk of a prompt.
+fn w_gemm() -> Workload {
+    const TOKENS: u64 = 2048;
+    // The fewest that the variant is for.
+    const LEAST: u64 = 256;
+    let mut case = case("w_gemm", "the programs of some weight rows");
+    case.dims = extents(&[("M", LEAST), ("N", ROWS_OF_LARGE), ("K", K)]);
+    let bytes = TOKENS * (K + N) * 4;
+    Workload {
+        name: "FP8 GEMM".to_owned(),
+        shape: format!("{TOKENS} rows, K = {K}, N = {N}"),
+        kernel: "w_gemm<fp8-128x128>[ROWS=128",
+        case,
+        programs: TOKENS / BLOCK * N / ROWS_OF_LARGE,
+        weights: N / ROWS_OF_LARGE,
+        // The weights of the case's program are counted for all of them.
+        least_bytes: bytes,
+        launch_bytes: bytes,
+        flop: 2 * TOKENS * N * K,
+        why: WHY_GEMM,
+    }
+}
+
+/// Attention of a chunk of a prompt whose first keys are its own.
+fn mla_prefill() -> Workload {
+    const TOKENS: u64 = 2048;
+    const QUERIES: u64 = 64;
+    const NOPE: u64 = 128;
+    const V: u64 = 128;
+    // The program in the middle sees half of the keys, as programs do on average.
+    let seen = TOKENS / 2;
+    let mut case = case("mla_prefill", "queries of one head, one program");
+    case.dims = extents(&[
+        ("T", QUERIES),
+        ("H", 1),
+        ("NOPE", NOPE),
+        ("ROPE", ROPE),
+        ("V", V),
+        ("KV_ROWS", seen),
+        ("S", 1),
+    ]);
+    case.scalars = [("softmax_scale".to_owned(), Value::Float(0.1))].into();
+    case.arrays = [
+        ("kv_starts", Fill::List(vec![int(0), int(seen)])),
+        ("first_token", Fill::List(vec![int(0)])),
+        ("seq_lens", Fill::List(vec![int(seen)])),
+        ("cu_seqlens_q", Fill::List(vec![int(0), int(QUERIES)])),
+        (
+            "damage",
+            Fill::Seeded(Seeded { scale: 0.0, offset: 0.0, at: Vec::new(), count_to: None }),
+        ),
+    ]
+    .map(|(name, fill)| (name.to_owned(), fill))
+    .into();
+    let bytes = HEADS * TOKENS * (2 * (NOPE + V) + ROPE + 1) * 4 + TOKENS * (ROPE + 1) * 4;
+    Workload {
+        name: "MLA prefill".to_owned(),
+        shape: format!("{TOKENS} tokens, {HEADS} heads"),
+        kernel: "mla_prefill[DN=128",
+        case,
+        programs: TOKENS / QUERIES * HEADS,
+        weights: 0,
+        least_bytes: bytes,
+        launch_bytes: bytes,
+        flop: HEADS * TOKENS * TOKENS * (NOPE + ROPE + V),
+        why: WHY_PREFILL,
     }
 }
 
@@ -159,6 +249,7 @@ fn page_tag_check() -> Workload {
         kernel: "page_tag_check",
         case,
         programs: SEQUENCES,
+        weights: 0,
         least_bytes: bytes,
         launch_bytes: bytes,
         flop: 0,

@@ -94,7 +94,7 @@ impl Figure {
         if now.ctas_per_sm < self.ctas_per_sm {
             worse.push(format!("CTA/SM {} -> {}", self.ctas_per_sm, now.ctas_per_sm));
         }
-        if self.products.by_matrix_unit() && now.products.unit != self.products.unit {
+        if self.products.by_matrix_unit() && !now.products.by_matrix_unit() {
             worse.push(format!("products by {} -> {}", self.products.unit, now.products.unit));
         }
         if let (None, Some(reason)) = (&self.ineligible, &now.ineligible) {
@@ -236,6 +236,8 @@ mod tests {
         check(|f| f.local_bytes = 16, "=", &["lmem 0 -> 16"]);
         let by_fma = |f: &mut Figure| f.products = Products { unit: "FMA".to_owned(), count: 999 };
         check(by_fma, "=", &["products by HMMA -> FMA"]);
+        let by_four = |f: &mut Figure| f.products = Products { unit: "HGMMA".to_owned(), count: 9 };
+        check(by_four, "=", &[]);
         let ineligible = |f: &mut Figure| f.ineligible = Some("no program fits".to_owned());
         check(ineligible, "=", &["now ineligible: no program fits"]);
     }

@@ -7,6 +7,7 @@ use super::diagnose::{SourceMap, refusals};
 use super::emulated::{self, Verdict};
 use super::explain::explain;
 use super::generate::{Generated, Variant};
+use super::ptxas::Finding;
 use super::report::{Report, Row, State};
 use super::toolchain::Toolchain;
 use super::{bar, bundle, by_hand, facts, generate};
@@ -312,7 +313,8 @@ fn run_cases(variants: &[Variant], report: &mut Report, places: &Places) -> Resu
     Ok(wrong)
 }
 
-/// Prints errors and warnings of the assembler at the author's lines. Whether there was an error.
+/// Prints errors and warnings of the assembler at the author's lines. Whether there was an error, or
+/// a warning that no kernel may have.
 fn say_findings(variants: &[Variant], outcomes: &[Outcome]) -> bool {
     let sources = Sources::of_workspace();
     let read = |file: &str| sources.lines(file);
@@ -323,6 +325,7 @@ fn say_findings(variants: &[Variant], outcomes: &[Outcome]) -> bool {
             Outcome::Assembled(made) => &made.warnings,
         };
         refused |= matches!(outcome, Outcome::Refused(_));
+        refused |= findings.iter().any(Finding::is_of_warpgroups);
         if !findings.is_empty() {
             let map = SourceMap::of(&variant.ptx);
             eprintln!("{}", refusals(&variant.label, findings, &map, &read));

@@ -45,8 +45,8 @@ pub const FACTS: &[Row] = &[
     (&[], Fact::NoLocalMemory),
     (&[], Fact::NotContracted),
     (DOTS, Fact::MatrixUnit),
-    // Activations and codes.
-    (&["w_gemm", "w_gemm_grouped"], Fact::WideLoads { at: "for k in range(", least: 3 }),
+    // Activations; codes of six bits cannot be, others are as well.
+    (&["w_gemm", "w_gemm_grouped"], Fact::WideLoads { at: "for k in range(", least: 1 }),
     (&["mla_decode"], Fact::WideLoads { at: "for first in range(", least: 1 }),
     // The expected tags, two a thread.
     (&["page_tag_check"], Fact::WideLoads { at: "for j in range(", least: 1 }),

@@ -30,6 +30,14 @@ pub struct Finding {
     pub message: String,
 }
 
+impl Finding {
+    /// Whether it says that instructions of four warps lack a fence or a wait, which the assembler
+    /// then puts itself, or that it makes each wait for the one before: no kernel is meant so.
+    pub fn is_of_warpgroups(&self) -> bool {
+        ["wgmma", "GMMA"].iter().any(|name| self.message.contains(name))
+    }
+}
+
 /// Everything that it said of one file with one kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Said {
@@ -169,6 +177,26 @@ mod tests {
             barriers: 0,
         };
         assert_eq!((figures, figures.spill_bytes()), (want, 96));
+    }
+
+    #[test]
+    fn what_is_mended_or_serialized_is_found() {
+        let check = |text: &str, expect: bool| {
+            let said = Said::parse(text);
+            let [finding] = said.findings.as_slice() else { panic!("{said:?}") };
+            assert_eq!((finding.fatal, finding.is_of_warpgroups()), (false, expect), "{text}");
+        };
+        check(
+            "ptxas info    : (C7517) warpgroup.wait is injected in around line 1116 by compiler to \
+             allow use of registers defined by GMMA in function 'f'\n",
+            true,
+        );
+        check(
+            "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are \
+             serialized due to insufficient register resources for the wgmma pipeline\n",
+            true,
+        );
+        check("ptxas info    : (C7000) something else\n", false);
     }
 
     #[test]
