@@ -4,9 +4,9 @@
 //! In which order rows, columns and `k` pass through the instructions is free, as long as both sides
 //! agree: so a thread takes neighbours in memory and reads them in one access.
 
+use crate::compile::Means;
 use crate::cores::CoreOrder;
 use crate::infer::element_bits;
-use crate::isa::Sm;
 use crate::layout::{Layout, bits};
 use tessera_tile_ir::format::Format;
 use tessera_tile_ir::op::OpKind;
@@ -14,8 +14,6 @@ use tessera_tile_ir::{Elem, Kernel, Op, Value};
 
 /// Bytes of an f32 in planes of bfloat16.
 const PLANES_BYTES: usize = 6;
-/// The most bytes of shared memory that sums of warps may take on their way.
-const MOST_SUMS: usize = 16 << 10;
 /// The least inner extent of a dot: that of one instruction.
 const LEAST_K: usize = 16;
 /// Columns of an instruction of four warps: below the least it is no faster than of so many, and
@@ -108,7 +106,7 @@ impl DotPlan {
     pub(crate) fn new(
         kernel: &Kernel,
         op: &Op,
-        (warp_bits, target): (usize, Sm),
+        means: Means,
         stays: &dyn Fn(Value) -> bool,
     ) -> Option<Self> {
         let scaled = match op.kind {
@@ -138,15 +136,15 @@ impl DotPlan {
         };
         let row_bits = rotated(rows, run(row_memory));
         let col_bits = rotated(cols, run(col_memory));
-        let whole = Shape::new((rows, &row_bits), (cols, &col_bits), warp_bits);
-        let cores = if target.has_warpgroups() { whole.cores(&k_slots) } else { None };
+        let whole = Shape::new((rows, &row_bits), (cols, &col_bits), means.warp_bits);
+        let cores = if means.target.has_warpgroups() { whole.cores(&k_slots) } else { None };
         let left = loaded(kernel, op.operands[usize::from(swapped)]).filter(|v| stays(*v));
         let shape = match left {
             None => None,
             Some(_) if scaled || cores.is_some() => None,
             Some(left) => {
                 let bits = element_bits(kernel.ty(left).elem);
-                whole.sharing_k((bits, k), &mut k_slots)
+                whole.sharing_k((bits, k), means.most_sums, &mut k_slots)
             }
         };
         let oriented = |layout: Layout| if swapped { layout.transposed() } else { layout };
@@ -346,7 +344,12 @@ impl Shape {
 
     /// The shape in which warps share `k` rather than rows and columns, if less passes through shared
     /// memory: the same elements are read by fewer warps, for the price of adding up their sums.
-    fn sharing_k(&self, (left_bits, k): (usize, usize), slots: &mut Slots) -> Option<Self> {
+    fn sharing_k(
+        &self,
+        (left_bits, k): (usize, usize),
+        most_sums: usize,
+        slots: &mut Slots,
+    ) -> Option<Self> {
         let (left, right) = (self.rows * k * left_bits / 8, self.cols * k * PLANES_BYTES);
         let bytes = |shared: usize| {
             let kept = &self.warps[..self.warps.len() - shared];
@@ -355,7 +358,7 @@ impl Shape {
             let sums = if shared == 0 { 0 } else { 2 * self.rows * self.cols * 4 << shared };
             left * across + right * down + sums
         };
-        let fits = |shared: &usize| self.rows * self.cols * 4 << shared <= MOST_SUMS;
+        let fits = |shared: &usize| self.rows * self.cols * 4 << shared <= most_sums;
         let most = self.warps.len().min(slots.outer.len());
         let shared = (0..=most)
             .filter(fits)
@@ -457,7 +460,7 @@ mod tests {
     fn every_element_of_a_result_has_a_thread() {
         for (rows, cols, warp_bits) in [(64, 16, 2), (16, 8, 2), (8, 1, 0), (32, 64, 3)] {
             let (row_bits, col_bits) = (rotated(rows, 4), rotated(cols, 1));
-            let result = Shape::new((rows, &row_bits), (cols, &col_bits), warp_bits).result();
+            let result = Shape::new((rows, &row_bits), (cols, &col_bits), means.warp_bits).result();
             let steps = result.regs.iter().chain(&result.lanes).chain(&result.warps);
             assert_eq!(steps.sum::<usize>(), rows * cols - 1, "{rows} x {cols}");
         }

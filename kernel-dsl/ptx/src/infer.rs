@@ -5,8 +5,8 @@
 //! indices alone, has no layout of its own: it is made where it is wanted, as it is wanted.
 
 use crate::ahead::ahead;
+use crate::compile::Means;
 use crate::dot::{DotPlan, SidePlan};
-use crate::isa::Sm;
 use crate::layout::{Axis, Layout};
 use std::collections::{HashMap, HashSet};
 use tessera_tile_ir::op::OpKind;
@@ -30,15 +30,15 @@ pub(crate) struct Layouts {
 /// Bytes that a thread loads at once.
 const ACCESS_BYTES: usize = 16;
 
-pub(crate) fn infer(kernel: &Kernel, (warp_bits, stages): (usize, usize), target: Sm) -> Layouts {
+pub(crate) fn infer(kernel: &Kernel, means: Means) -> Layouts {
     let layouts = Layouts {
         of: vec![None; kernel.values.len()],
         dots: HashMap::new(),
         deferred: HashSet::new(),
         staged: HashSet::new(),
-        ahead: if stages < 2 { HashSet::new() } else { all_ahead(kernel, &kernel.body) },
+        ahead: if means.stages < 2 { HashSet::new() } else { all_ahead(kernel, &kernel.body) },
     };
-    let mut inference = Inference { kernel, warp_bits, target, layouts };
+    let mut inference = Inference { kernel, means, warp_bits: means.warp_bits, layouts };
     inference.dots(&kernel.body);
     inference.region(&kernel.body);
     inference.layouts
@@ -62,8 +62,8 @@ fn all_ahead(kernel: &Kernel, region: &Region) -> HashSet<Value> {
 
 struct Inference<'k> {
     kernel: &'k Kernel,
+    means: Means,
     warp_bits: usize,
-    target: Sm,
     layouts: Layouts,
 }
 
@@ -74,8 +74,7 @@ impl Inference<'_> {
             let op = self.kernel.op(id);
             op.regions.iter().for_each(|region| self.dots(region));
             let stays = |value| self.stays(value, region);
-            let size = (self.warp_bits, self.target);
-            let Some(plan) = DotPlan::new(self.kernel, op, size, &stays) else { continue };
+            let Some(plan) = DotPlan::new(self.kernel, op, self.means, &stays) else { continue };
             for (operand, side) in [(0, &plan.left), (1, &plan.right)] {
                 match &side.cores {
                     None => self.sink(op.operands[operand], &side.layout, region),
