@@ -6,6 +6,7 @@
 
 use super::bulk::{Arrivals, BARRIER_BYTES, rows_alone};
 use super::convert::{Place, Slot, pitch};
+use super::operand::MATRIX_ROW;
 use super::strip::byte_layout;
 use super::{Held, Lower, Made};
 use crate::ahead::{Ahead, LEAST_COPY, ahead, scale_tiles};
@@ -301,7 +302,7 @@ impl Lower<'_> {
         let (shape, elem) = (self.shape(value), self.elem(value));
         let scale_tiles = self.scale_tiles_of(value);
         let mut place = |[rows, cols]: [usize; 2], bytes: usize| {
-            let (first, pitch) = (*used, pitch(rows, cols, bytes));
+            let (first, pitch) = (*used, pitch([rows, cols], bytes, MATRIX_ROW));
             *used = (first + rows * pitch * bytes).next_multiple_of(16);
             Place { buffer: Buffer::Ring, first, pitch, slot: None }
         };
