@@ -95,8 +95,8 @@ fn with_idle_barriers(ptx: &str) -> String {
     let one_chunk = ptx.starts_with("// w_gemm<") && ptx.contains("CHUNK=64");
     let lines: Vec<&str> = ptx.lines().collect();
     let opens = |at: usize| {
-        let next = lines.get(at + 1).map_or("", |line| line.trim());
-        one_chunk && next.starts_with("mov.b32 ") && next.ends_with(", 0;")
+        // The ring's first slot.
+        one_chunk && lines.get(at + 1).is_some_and(|line| line.trim().starts_with("mov.b32 "))
     };
     let line = |(at, line): (usize, &&str)| match line.trim() {
         "bar.sync 0;" if opens(at) => "bar.sync 0; // idle".to_owned(),
