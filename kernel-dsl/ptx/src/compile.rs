@@ -21,6 +21,33 @@ const STAGES: &str = "STAGES";
 /// Warps of a program that does not say.
 const MOST_WARPS: usize = 4;
 
+/// The most bytes of shared memory that warps may take to add up what each made of a part of `k`.
+const MOST_SUMS: usize = 32 << 10;
+
+/// What a program is made with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Means {
+    /// It has `2^warp_bits` warps.
+    pub(crate) warp_bits: usize,
+    /// Loops fetch tiles so many turns ahead, less one.
+    pub(crate) stages: usize,
+    /// Bytes that sums of warps may take.
+    pub(crate) most_sums: usize,
+    pub(crate) target: Sm,
+}
+
+impl Means {
+    /// The next that take less shared memory: smaller sums first, then fewer turns ahead.
+    fn less(self) -> Option<Self> {
+        match (self.most_sums, self.stages) {
+            (0, 0 | 1) => None,
+            (0, stages) => Some(Self { most_sums: MOST_SUMS, stages: stages - 1, ..self }),
+            (sums, _) if sums > MOST_SUMS / 2 => Some(Self { most_sums: MOST_SUMS / 2, ..self }),
+            _ => Some(Self { most_sums: 0, ..self }),
+        }
+    }
+}
+
 /// What a kernel's registration says beside its code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
@@ -63,11 +90,15 @@ pub fn compile(kernel: &Kernel, origin: &Origin, target: Sm) -> Result<Compiled,
         return Err(vec![error("K036", message)]);
     }
     let most = target.max_shared_bytes();
-    let mut stages = constant(kernel, STAGES).unwrap_or(1);
-    let mut lowered = lower(kernel, (warps.ilog2() as usize, stages), target)?;
-    while lowered.shared_bytes > most && stages > 1 {
-        stages -= 1;
-        lowered = lower(kernel, (warps.ilog2() as usize, stages), target)?;
+    let stages = constant(kernel, STAGES).unwrap_or(1);
+    let mut means =
+        Means { warp_bits: warps.ilog2() as usize, stages, most_sums: MOST_SUMS, target };
+    let mut lowered = lower(kernel, means)?;
+    while lowered.shared_bytes > most
+        && let Some(less) = means.less()
+    {
+        means = less;
+        lowered = lower(kernel, means)?;
     }
     let Lowered { code, mut nodes, params, shared_bytes, asserts } = lowered;
     barriers::insert(&mut nodes);

@@ -4,14 +4,16 @@
 //! In which order rows, columns and `k` pass through the instructions is free, as long as both sides
 //! agree: so a thread takes neighbours in memory and reads them in one access.
 
+use crate::compile::Means;
 use crate::cores::CoreOrder;
 use crate::infer::element_bits;
-use crate::isa::Sm;
 use crate::layout::{Layout, bits};
 use tessera_tile_ir::format::Format;
 use tessera_tile_ir::op::OpKind;
 use tessera_tile_ir::{Elem, Kernel, Op, Value};
 
+/// Bytes of an f32 in planes of bfloat16.
+const PLANES_BYTES: usize = 6;
 /// The least inner extent of a dot: that of one instruction.
 const LEAST_K: usize = 16;
 /// The least inner extent for instructions of four warps: threads meet before and after them.
@@ -31,6 +33,8 @@ pub(crate) struct DotPlan {
     pub(crate) right: SidePlan,
     /// Layout of the result.
     pub(crate) result: Layout,
+    /// Layout of the sums of each warp, if warps share `k` and their sums are to be added.
+    pub(crate) partial: Option<Layout>,
     /// Columns of `k` that share scales on both sides.
     pub(crate) group: usize,
     /// Where the instruction's rows, columns and `k` lie.
@@ -69,8 +73,10 @@ impl SidePlan {
             1 => (self.layout.rows, 1),
             _ => (1, self.layout.rows),
         };
-        let layout = self.layout.transposed();
-        let chunk = self.chunk.transposed();
+        let [mut layout, mut chunk] = [&self.layout, &self.chunk].map(Layout::transposed);
+        // Neighbours along the row first again.
+        layout.regs.sort_unstable();
+        chunk.regs.sort_unstable();
         let (pair, cores) = (self.pair / self.k_step * k_step, self.cores.clone());
         Self { layout, chunk, k_step, other_step, pair, cores }
     }
@@ -98,7 +104,13 @@ pub(crate) struct Order {
 
 impl DotPlan {
     /// The plan for a dot whose extents are powers of two, `k` at least 16; `None` for other ops.
-    pub(crate) fn new(kernel: &Kernel, op: &Op, (warp_bits, target): (usize, Sm)) -> Option<Self> {
+    /// `stays` says which loads stay in shared memory.
+    pub(crate) fn new(
+        kernel: &Kernel,
+        op: &Op,
+        means: Means,
+        stays: &dyn Fn(Value) -> bool,
+    ) -> Option<Self> {
         let scaled = match op.kind {
             OpKind::Dot => false,
             OpKind::DotScaled => true,
@@ -113,10 +125,10 @@ impl DotPlan {
         let swapped = scaled || n > m;
         let (rows, cols) = if swapped { (n, m) } else { (m, n) };
         let group = if scaled { group(kernel, op, k) } else { k };
-        let memory = [0, 1].map(|i| neighbours(kernel, op, i, scaled || i == 0));
+        let memory = [0, 1].map(|i| neighbours(kernel, op, (i, scaled || i == 0), stays));
         let [row_memory, col_memory] = if swapped { [memory[1], memory[0]] } else { memory };
         let k_memory = if scaled { memory[1] } else { memory[0].or(memory[1]) };
-        let k_slots = match k_memory {
+        let mut k_slots = match k_memory {
             Some(Neighbours { along_k: true, count, pair }) => Slots::new(k, group, (count, pair)),
             _ => Slots::new(k, group, (2, 1)),
         };
@@ -126,17 +138,30 @@ impl DotPlan {
         };
         let row_bits = rotated(rows, run(row_memory));
         let col_bits = rotated(cols, run(col_memory));
-        let shape = Shape::new((rows, &row_bits), (cols, &col_bits), warp_bits);
+        let whole = Shape::new((rows, &row_bits), (cols, &col_bits), means.warp_bits);
+        let of_four = means.target.has_warpgroups() && k >= LEAST_K_OF_FOUR;
+        let cores = if of_four { whole.cores(&k_slots) } else { None };
+        let left = loaded(kernel, op.operands[usize::from(swapped)]).filter(|v| stays(*v));
+        let shape = match left {
+            None => None,
+            Some(_) if scaled || cores.is_some() => None,
+            Some(left) => {
+                let bits = element_bits(kernel.ty(left).elem);
+                whole.sharing_k((bits, k), means.most_sums, &mut k_slots)
+            }
+        };
+        let oriented = |layout: Layout| if swapped { layout.transposed() } else { layout };
+        let partial = shape.as_ref().map(|shape| oriented(shape.result()));
+        let result = oriented(whole.result());
+        let shape = shape.unwrap_or(whole);
         let left_side = shape.left(&k_slots, k);
         let right_side = shape.right(&k_slots, k);
-        let result = shape.result();
         let (left, right) = match (swapped, scaled) {
             (false, false) => (left_side, right_side),
             (false, true) => (left_side, right_side.transposed()),
             (true, false) => (right_side.transposed(), left_side.transposed()),
             (true, true) => (right_side.transposed(), left_side),
         };
-        let result = if swapped { result.transposed() } else { result };
         let order = Order {
             second_row: row_bits.get(3).copied().unwrap_or(0),
             second_col: col_bits.first().copied().unwrap_or(0),
@@ -148,11 +173,20 @@ impl DotPlan {
         };
         let mut left = SidePlan::new(left, true, &k_slots);
         let mut right = SidePlan::new(right, scaled, &k_slots);
-        if target.has_warpgroups() && k >= LEAST_K_OF_FOUR {
-            let shared = if swapped { &mut left } else { &mut right };
-            shared.cores = shape.cores(&k_slots);
+        if swapped { &mut left } else { &mut right }.cores = cores;
+        Some(Self { swapped, left, right, result, partial, group, order })
+    }
+}
+
+/// The load that an operand is, transposed or decoded.
+fn loaded(kernel: &Kernel, mut value: Value) -> Option<Value> {
+    loop {
+        let def = kernel.ops.iter().find(|op| op.results.contains(&value))?;
+        match def.kind {
+            OpKind::Decode | OpKind::Transpose => value = def.operands[0],
+            OpKind::Load(_) | OpKind::LoadUntil(_) | OpKind::LoadRows(_) => return Some(value),
+            _ => return None,
         }
-        Some(Self { swapped, left, right, result, group, order })
     }
 }
 
@@ -181,7 +215,12 @@ struct Neighbours {
     pair: usize,
 }
 
-fn neighbours(kernel: &Kernel, op: &Op, operand: usize, k_is_last: bool) -> Option<Neighbours> {
+fn neighbours(
+    kernel: &Kernel,
+    op: &Op,
+    (operand, k_is_last): (usize, bool),
+    stays: &dyn Fn(Value) -> bool,
+) -> Option<Neighbours> {
     let mut value = op.operands[operand];
     let mut along_k = k_is_last;
     loop {
@@ -194,6 +233,11 @@ fn neighbours(kernel: &Kernel, op: &Op, operand: usize, k_is_last: bool) -> Opti
             }
             OpKind::Load(_) | OpKind::LoadUntil(_) | OpKind::LoadRows(_) => {
                 let bits = element_bits(kernel.ty(value).elem);
+                if let (8 | 16, true) = (bits, stays(value)) {
+                    // As `ldmatrix` spreads them: two units of 16 bits along the row, or one.
+                    let count = if along_k { 32 / bits } else { 16 / bits };
+                    return Some(Neighbours { along_k, count, pair: 1 });
+                }
                 // Two codes of four bits that a shift moves to where a pair wants them.
                 let pair = if bits == 4 { 4 } else { 1 };
                 return Some(Neighbours { along_k, count: (128 / bits).max(2), pair });
@@ -250,6 +294,7 @@ impl Slots {
 }
 
 /// Rows and columns of the result, by bits in the order of the instruction.
+#[derive(Debug, Clone)]
 struct Shape {
     rows: usize,
     cols: usize,
@@ -260,8 +305,16 @@ struct Shape {
     /// Bits that registers tell apart, one instruction from the next.
     row_tiles: Vec<usize>,
     col_tiles: Vec<usize>,
-    /// For each bit of the warp, a bit of the row, or one of the column.
-    warps: Vec<(usize, usize)>,
+    /// For each bit of the warp what it tells apart.
+    warps: Vec<Warp>,
+}
+
+/// A bit of the row, of the column or of `k`; the others are 0, or all of them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Warp {
+    row: usize,
+    col: usize,
+    k: usize,
 }
 
 impl Shape {
@@ -275,9 +328,9 @@ impl Shape {
         let mut warps = Vec::new();
         for _ in 0..warp_bits {
             warps.push(match (row_tiles.pop(), col_tiles.last()) {
-                (Some(row), _) => (row, 0),
-                (None, Some(_)) => (0, col_tiles.pop().unwrap_or(0)),
-                (None, None) => (0, 0),
+                (Some(row), _) => Warp { row, ..Warp::default() },
+                (None, Some(_)) => Warp { col: col_tiles.pop().unwrap_or(0), ..Warp::default() },
+                (None, None) => Warp::default(),
             });
         }
         Self {
@@ -292,20 +345,52 @@ impl Shape {
         }
     }
 
+    /// The shape in which warps share `k` rather than rows and columns, if less passes through shared
+    /// memory: the same elements are read by fewer warps, for the price of adding up their sums.
+    fn sharing_k(
+        &self,
+        (left_bits, k): (usize, usize),
+        most_sums: usize,
+        slots: &mut Slots,
+    ) -> Option<Self> {
+        let (left, right) = (self.rows * k * left_bits / 8, self.cols * k * PLANES_BYTES);
+        let bytes = |shared: usize| {
+            let kept = &self.warps[..self.warps.len() - shared];
+            let ways = |of: fn(&Warp) -> usize| 1 << kept.iter().filter(|w| of(w) != 0).count();
+            let (down, across): (usize, usize) = (ways(|w| w.row), ways(|w| w.col));
+            let sums = if shared == 0 { 0 } else { 2 * self.rows * self.cols * 4 << shared };
+            left * across + right * down + sums
+        };
+        let fits = |shared: &usize| self.rows * self.cols * 4 << shared <= most_sums;
+        let most = self.warps.len().min(slots.outer.len());
+        let shared = (0..=most)
+            .filter(fits)
+            .min_by_key(|shared| bytes(*shared))
+            .filter(|shared| *shared > 0)?;
+        let mut shape = self.clone();
+        for warp in shape.warps.iter_mut().rev().take(shared) {
+            shape.row_tiles.extend(Some(warp.row).filter(|row| *row != 0));
+            shape.col_tiles.extend(Some(warp.col).filter(|col| *col != 0));
+            *warp = Warp { k: slots.outer.pop().unwrap_or(0), ..Warp::default() };
+        }
+        Some(shape)
+    }
+
     /// The order of the right side for instructions of four warps, whose rows must be warps'; `None`
     /// if the shape does not suit them.
     fn cores(&self, slots: &Slots) -> Option<CoreOrder> {
         let four = self.warps.get(..2)?;
         let cols = 8 << self.col_tiles.len();
-        let along_rows = four.iter().all(|(row, _)| *row != 0);
+        let along_rows = four.iter().all(|warp| warp.row != 0);
         if !along_rows || self.col_lanes[2] == 0 || !COLS_OF_FOUR.contains(&cols) {
             return None;
         }
         let [second, pairs] = [slots.inner[0], slots.inner[1]];
         let k = [second, slots.lanes[0], slots.lanes[1], pairs].into_iter();
         let k = k.chain(slots.inner[2..].iter().chain(&slots.outer).copied()).collect();
-        let columns = (0..).zip(&self.warps).filter(|(_, (_, col))| *col != 0);
-        let (groups, cols): (Vec<usize>, Vec<usize>) = columns.map(|(bit, w)| (bit, w.1)).unzip();
+        let columns = (0..).zip(&self.warps).filter(|(_, warp)| warp.col != 0);
+        let (groups, cols): (Vec<usize>, Vec<usize>) =
+            columns.map(|(bit, warp)| (bit, warp.col)).unzip();
         let other = self.col_lanes.iter().chain(&self.col_tiles).chain(&cols).copied().collect();
         Some(CoreOrder { k, other, groups })
     }
@@ -316,7 +401,7 @@ impl Shape {
         let [a, b, c] = self.row_lanes.map(down);
         let own = slots.inner.iter().chain(&slots.outer).copied();
         let rows = self.row_tiles.iter().chain([&self.second_row]).map(|bit| down(*bit));
-        let warps = self.warps.iter().map(|(row, _)| down(*row)).collect();
+        let warps = self.warps.iter().map(|warp| down(warp.row) + warp.k).collect();
         let lanes = [slots.lanes[0], slots.lanes[1], a, b, c];
         layout([self.rows, k], own.chain(rows), lanes, warps)
     }
@@ -326,7 +411,7 @@ impl Shape {
         let down = |bit: &usize| bit * self.cols;
         let [a, b, c] = self.col_lanes;
         let own = slots.inner.iter().chain(&slots.outer).map(down);
-        let warps = self.warps.iter().map(|(_, col)| *col).collect();
+        let warps = self.warps.iter().map(|warp| warp.col + down(&warp.k)).collect();
         let lanes = [down(&slots.lanes[0]), down(&slots.lanes[1]), a, b, c];
         layout([k, self.cols], own.chain(self.col_tiles.iter().copied()), lanes, warps)
     }
@@ -338,7 +423,7 @@ impl Shape {
         let [c, d, e] = self.row_lanes.map(down);
         let rows = self.row_tiles.iter().chain([&self.second_row]).map(|bit| down(*bit));
         let own = [first].into_iter().chain(self.col_tiles.iter().copied()).chain(rows);
-        let warps = self.warps.iter().map(|(row, col)| down(*row) + col).collect();
+        let warps = self.warps.iter().map(|warp| down(warp.row) + warp.col).collect();
         layout([self.rows, self.cols], own, [a, b, c, d, e], warps)
     }
 }

@@ -5,8 +5,8 @@
 //! indices alone, has no layout of its own: it is made where it is wanted, as it is wanted.
 
 use crate::ahead::ahead;
+use crate::compile::Means;
 use crate::dot::{DotPlan, SidePlan};
-use crate::isa::Sm;
 use crate::layout::{Axis, Layout};
 use std::collections::{HashMap, HashSet};
 use tessera_tile_ir::op::OpKind;
@@ -30,15 +30,15 @@ pub(crate) struct Layouts {
 /// Bytes that a thread loads at once.
 const ACCESS_BYTES: usize = 16;
 
-pub(crate) fn infer(kernel: &Kernel, (warp_bits, stages): (usize, usize), target: Sm) -> Layouts {
+pub(crate) fn infer(kernel: &Kernel, means: Means) -> Layouts {
     let layouts = Layouts {
         of: vec![None; kernel.values.len()],
         dots: HashMap::new(),
         deferred: HashSet::new(),
         staged: HashSet::new(),
-        ahead: if stages < 2 { HashSet::new() } else { all_ahead(kernel, &kernel.body) },
+        ahead: if means.stages < 2 { HashSet::new() } else { all_ahead(kernel, &kernel.body) },
     };
-    let mut inference = Inference { kernel, warp_bits, target, layouts };
+    let mut inference = Inference { kernel, means, warp_bits: means.warp_bits, layouts };
     inference.dots(&kernel.body);
     inference.region(&kernel.body);
     inference.layouts
@@ -62,8 +62,8 @@ fn all_ahead(kernel: &Kernel, region: &Region) -> HashSet<Value> {
 
 struct Inference<'k> {
     kernel: &'k Kernel,
+    means: Means,
     warp_bits: usize,
-    target: Sm,
     layouts: Layouts,
 }
 
@@ -73,8 +73,8 @@ impl Inference<'_> {
         for &id in &region.ops {
             let op = self.kernel.op(id);
             op.regions.iter().for_each(|region| self.dots(region));
-            let size = (self.warp_bits, self.target);
-            let Some(plan) = DotPlan::new(self.kernel, op, size) else { continue };
+            let stays = |value| self.stays(value, region);
+            let Some(plan) = DotPlan::new(self.kernel, op, self.means, &stays) else { continue };
             for (operand, side) in [(0, &plan.left), (1, &plan.right)] {
                 match &side.cores {
                     None => self.sink(op.operands[operand], &side.layout, region),
@@ -83,6 +83,27 @@ impl Inference<'_> {
             }
             self.layouts.dots.insert(id, plan);
         }
+    }
+
+    /// Whether a load lies in shared memory, whatever the layout it is wanted in: a ring brings it,
+    /// several dots read it, or one that would repeat it every turn of a loop.
+    fn stays(&self, value: Value, region: &Region) -> bool {
+        let ops = &self.kernel.ops;
+        let Some(at) = ops.iter().position(|op| op.results.contains(&value)) else { return false };
+        let (OpKind::Load(param) | OpKind::LoadUntil(param) | OpKind::LoadRows(param)) =
+            ops[at].kind
+        else {
+            return false;
+        };
+        let ty = self.kernel.ty(value);
+        let readers = self.dots_that_read(value);
+        let near = region.ops.iter().any(|id| id.0 as usize == at);
+        let ahead = self.layouts.ahead.contains(&value);
+        is_read_only(self.kernel, param)
+            && !matches!(ty.elem, Elem::Packed(_))
+            && element_bits(ty.elem).is_multiple_of(8)
+            && ty.len() > 1
+            && (readers > 1 || readers == 1 && (ahead || !near))
     }
 
     /// Decides where a dot takes a load from that only dots read.

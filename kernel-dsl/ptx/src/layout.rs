@@ -127,7 +127,8 @@ pub(crate) fn bits(extent: usize) -> Vec<usize> {
     (0..extent.ilog2()).map(|bit| 1 << bit).collect()
 }
 
-fn sum(steps: &[usize], number: usize) -> usize {
+/// The sum of the steps of the bits that are set in a number.
+pub(crate) fn sum(steps: &[usize], number: usize) -> usize {
     let set = steps.iter().enumerate().filter(|(bit, _)| number >> bit & 1 == 1);
     set.map(|(_, step)| step).sum()
 }

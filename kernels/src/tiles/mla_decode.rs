@@ -5,8 +5,6 @@ use super::softmax::{Softmax, finish, update};
 use crate::formats::kv_formats;
 use tessera_kernel_dsl::prelude::*;
 
-/// Heads of one program.
-const HEADS: usize = 16;
 /// Output elements merged at once.
 const BLOCK: usize = 256;
 
@@ -17,13 +15,15 @@ const BLOCK: usize = 256;
 /// tokens gives zeros and `-inf`. With one part the result needs no [`mla_merge`].
 ///
 /// `(DC, DR)` are at least `(RANK, ROPE)`: what a variant has too much reads as zeros. `KEYS` cached
-/// tokens are taken at once.
+/// tokens are taken at once, for `HEADS` heads: on a GPU, where shared memory has room for little
+/// more than 1024 products a step, codes that are decoded for twice the heads are decoded half as
+/// often.
 #[kernel(
     grid = (T, cdiv(H, HEADS), PARTS),
     formats(KV = kv_formats),
     variants(
-        cpu: (DC, DR) = [(64, 32), (512, 64)], KEYS = [32];
-        gpu: (DC, DR, KEYS, WARPS) = [(64, 32, 32, 4), (512, 64, 64, 8)], STAGES = [2]
+        cpu: (DC, DR) = [(64, 32), (512, 64)], KEYS = [32], HEADS = [16];
+        gpu: (DC, DR, KEYS, HEADS, WARPS) = [(64, 32, 32, 16, 4), (512, 64, 32, 32, 8)], STAGES = [2]
     ),
     class = bounded
 )]

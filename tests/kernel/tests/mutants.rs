@@ -95,8 +95,7 @@ fn with_idle_barriers(ptx: &str) -> String {
     let one_chunk = ptx.starts_with("// w_gemm<") && ptx.contains("CHUNK=64");
     let lines: Vec<&str> = ptx.lines().collect();
     let opens = |at: usize| {
-        // The ring's first slot.
-        one_chunk && lines.get(at + 1).is_some_and(|line| line.trim().starts_with("mov.b32 "))
+        one_chunk && lines.get(at + 1).is_some_and(|line| line.ends_with("// a ring opens"))
     };
     let line = |(at, line): (usize, &&str)| match line.trim() {
         "bar.sync 0;" if opens(at) => "bar.sync 0; // idle".to_owned(),
@@ -122,13 +121,6 @@ fn a_dropped_or_weaker_wait_is_found() {
     all_are_found(10, |ptx| by_line(ptx, |line| pending(line).map(|_| String::new())));
     let weaker = |line: &str| Some(format!("cp.async.wait_group {};", pending(line)? + 1));
     all_are_found(10, |ptx| by_line(ptx, weaker));
-}
-
-#[test]
-fn a_dropped_fence_of_products_is_found() {
-    for fence in ["fence.proxy.async.shared::cta;", "wgmma.fence.sync.aligned;"] {
-        all_are_found(8, |ptx| by_line(ptx, |line| (line == fence).then(String::new)));
-    }
 }
 
 /// How many groups of products may still be on their way. A wait with a remark frees registers, which
@@ -208,13 +200,9 @@ fn a_barrier_object_that_is_not_waited_for_is_found() {
 
 #[test]
 fn a_dropped_fence_is_found() {
-    // In a loop around its copies the warp that makes barriers fences before each copy, which shows
-    // the barriers, too.
-    let twice = |ptx: &str| ptx.contains(".entry gqa_prefill");
-    all_are_found(16, |ptx| {
-        let fence = if twice(ptx) { "fence.proxy" } else { "fence." };
-        by_line(ptx, |line| line.starts_with(fence).then(String::new))
-    });
+    all_are_found(24, |ptx| by_line(ptx, |line| line.starts_with("fence.").then(String::new)));
+    let of_products = "wgmma.fence.sync.aligned;";
+    all_are_found(8, |ptx| by_line(ptx, |line| (line == of_products).then(String::new)));
 }
 
 /// The mask of a load, and the load.

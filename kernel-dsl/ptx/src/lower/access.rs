@@ -6,6 +6,7 @@
 //! all threads alike.
 
 use super::convert::Place;
+use super::operand::MATRIX_ROW;
 use super::{Held, Lower, Made};
 use crate::code::{Buffer, Class, Effect, Node, Operand, Reg, Share};
 use crate::infer::{element_bits, is_read_only};
@@ -159,7 +160,7 @@ impl Lower<'_> {
     pub(crate) fn load_to_shared(&mut self, op: &Op, layout: &Layout) {
         let result = op.results[0];
         let elem = self.elem(result);
-        let place = self.stage(elem, self.shape(result));
+        let place = self.stage(elem, self.shape(result), MATRIX_ROW);
         let (mut some, mut rest) = (layout.clone(), Vec::new());
         while some.num_regs() / Self::pack(elem, &some) > STAGED_REGS {
             rest.extend(some.regs.pop());

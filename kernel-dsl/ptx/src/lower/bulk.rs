@@ -98,7 +98,7 @@ impl Lower<'_> {
         aligned.push(first);
         let aligned = self.aligned(&aligned, UNIT);
         let fits = self.both(inside, aligned);
-        let to = self.shared_base(&layout, (Place { pitch: place.pitch, ..place }, 1));
+        let to = self.shared_base(&layout, (place, 1));
         self.code.begin();
         for reg in 0..layout.num_regs() {
             let down = layout.reg_place(reg)[0] * place.pitch;
@@ -135,7 +135,7 @@ impl Lower<'_> {
         let operands =
             vec![to.clone(), Operand::at(from, 0), whole.into(), Operand::at(arrivals.fill, 0)];
         let op = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes";
-        self.code.push_with(op, operands, guard, Effect::Fill);
+        self.code.push_with(op, operands, guard, Effect::Refill);
         let missing = self.not(exists);
         let condition = self.both_of(Some(missing), mine).expect("there is one");
         self.code.begin();

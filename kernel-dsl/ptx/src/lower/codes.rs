@@ -109,12 +109,20 @@ impl Lower<'_> {
             Kind::Float(_) if element == Element::Bf16 => {
                 self.code.op(Class::B32, "shl.b32", [code.into(), 16.into()])
             }
+            Kind::Float(_) if is_fp8(element) => {
+                let codes = self.code.op(Class::B16, "cvt.u16.u32", [code.into()]);
+                let [half, _] = self.fp8_halves(element, codes);
+                self.code.op(Class::B32, "cvt.f32.f16", [half.into()])
+            }
             Kind::Float(float) => self.decode_bits(&float.bits_rule(), code),
         }
     }
 
     /// Follows [`FloatBits::decode`].
     pub(crate) fn decode_bits(&mut self, rule: &FloatBits, code: Reg) -> Reg {
+        if let Some(shift) = upper_part(rule) {
+            return self.code.op(Class::B32, "shl.b32", [code.into(), shift.into()]);
+        }
         let magnitude = i64::from(rule.magnitude_mask);
         let stored = self.code.op(Class::B32, "and.b32", [code.into(), magnitude.into()]);
         let mut value = stored;
@@ -172,12 +180,12 @@ impl Lower<'_> {
     /// Two neighbouring codes of a register as f16.
     fn fp8_pair(&mut self, element: Element, reg: Reg, pair: usize) -> [Reg; 2] {
         let word = self.field(reg, pair * 16, 16, if pair == 0 { 32 } else { 16 * (pair + 1) });
-        self.fp8_halves(element, word)
+        let codes = self.code.op(Class::B16, "cvt.u16.u32", [word.into()]);
+        self.fp8_halves(element, codes)
     }
 
-    /// The two codes in the low half of a register as f16.
-    pub(crate) fn fp8_halves(&mut self, element: Element, word: Reg) -> [Reg; 2] {
-        let codes = self.code.op(Class::B16, "cvt.u16.u32", [word.into()]);
+    /// Two codes of eight bits as f16.
+    pub(crate) fn fp8_halves(&mut self, element: Element, codes: Reg) -> [Reg; 2] {
         let op = match element.name() {
             "e4m3" => "cvt.rn.f16x2.e4m3x2",
             _ => "cvt.rn.f16x2.e5m2x2",
@@ -250,6 +258,16 @@ impl Lower<'_> {
         }
         self.code.op(Class::B32, "or.b32", [magnitude.into(), sign.into()])
     }
+}
+
+/// By how many bits a code must move to be the upper part of the f32 that it stands for, if that is
+/// all it takes.
+fn upper_part(rule: &FloatBits) -> Option<i64> {
+    let shift = rule.magnitude_shift;
+    let whole = rule.sign_mask | rule.magnitude_mask == u32::MAX >> shift;
+    let plain = rule.multiplier.to_bits() == 1.0_f32.to_bits() && rule.floor == 0;
+    let moves = shift > 0 && rule.sign_shift == shift && whole && plain && rule.special.is_none();
+    moves.then_some(i64::from(shift))
 }
 
 pub(crate) fn is_fp8(element: Element) -> bool {

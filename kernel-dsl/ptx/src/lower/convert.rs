@@ -164,13 +164,10 @@ impl Lower<'_> {
 
     /// Through shared memory: everybody writes what it holds, everybody reads what it wants.
     fn exchanged(&mut self, elem: Elem, held: &Held, want: &Layout) -> Vec<Reg> {
-        let place = Place {
-            buffer: Buffer::Exchange,
-            first: 0,
-            pitch: pitch(held.layout.rows, held.layout.cols, exchange_bytes(elem)),
-            slot: None,
-        };
-        let bytes = held.layout.rows * place.pitch * exchange_bytes(elem);
+        let ([rows, cols], each) = ([held.layout.rows, held.layout.cols], exchange_bytes(elem));
+        let pitch = pitch([rows, cols], each, apart(&held.layout, each));
+        let place = Place { buffer: Buffer::Exchange, first: 0, pitch, slot: None };
+        let bytes = rows * pitch * each;
         self.exchange_bytes = self.exchange_bytes.max(bytes);
         self.write_shared(elem, held, place, 0);
         self.read_shared(elem, want, place, 0)
@@ -225,7 +222,7 @@ impl Lower<'_> {
                     Operand::Reg(_) => address,
                     name => self.before(|code| code.op(Class::B32, "mov.u32", [name])).into(),
                 };
-                self.code.op(Class::B32, "add.u32", [slot.into(), address]).into()
+                self.code.op(Class::B32, "add.u32", [slot.offset.into(), address]).into()
             }
         }
     }
@@ -322,21 +319,45 @@ pub(crate) struct Place {
     pub(crate) first: usize,
     /// Elements from a row to the next.
     pub(crate) pitch: usize,
-    /// How many bytes further it lies this time: the slot of a ring.
-    pub(crate) slot: Option<Reg>,
+    /// In which slot of a ring it lies this time.
+    pub(crate) slot: Option<Slot>,
+}
+
+/// A slot of the ring of that number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    /// How many bytes further its places lie.
+    pub(crate) offset: Reg,
+    pub(crate) ring: u32,
 }
 
 impl Place {
     /// Reading some of it.
     pub(crate) fn read(&self) -> Effect {
-        let share = self.slot.map_or(Share::Unknown, |slot| Share::Ring(slot.id));
+        let share = self.slot.map_or(Share::Unknown, |slot| Share::Ring(slot.ring));
         Effect::Read(self.buffer, share)
     }
 }
 
+/// Bytes of a row that four threads side by side access at once.
+pub(crate) fn apart(layout: &Layout, bytes: usize) -> usize {
+    let run = layout.run();
+    let side_by_side = layout.lanes[..2] == [run, 2 * run];
+    if side_by_side { (run * bytes).clamp(4, 16) * 4 } else { 16 }
+}
+
 /// Elements from a row to the next: a little more than a row, so that columns spread over banks.
-pub(crate) const fn pitch(rows: usize, cols: usize, bytes: usize) -> usize {
-    if rows == 1 { cols } else { cols + 16 / bytes }
+/// Threads that take `apart` bytes of a row side by side, and as many of the rows after it, meet no
+/// bank twice: so far are rows apart, or three times as far.
+pub(crate) const fn pitch([rows, cols]: [usize; 2], bytes: usize, apart: usize) -> usize {
+    if rows == 1 {
+        return cols;
+    }
+    let mut pitch = (cols * bytes).next_multiple_of(16) + 16;
+    while pitch % (2 * apart) != apart {
+        pitch += 16;
+    }
+    pitch / bytes
 }
 
 /// Accesses that move all registers: the first element of each, its registers and its instruction.

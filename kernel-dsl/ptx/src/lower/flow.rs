@@ -140,12 +140,10 @@ impl Lower<'_> {
         for (arg, held) in region.args[1..].iter().zip(&carried) {
             self.keep(*arg, held.clone());
         }
-        self.loops += 1;
         if let Some(ring) = &ring {
             self.turn_ring(ring, region);
         }
         self.region(region);
-        self.loops -= 1;
         self.code.loc = op.loc;
         self.assign(&yielded(self.kernel, region), &carried);
         if let Some(ring) = &ring {

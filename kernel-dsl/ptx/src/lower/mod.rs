@@ -11,6 +11,7 @@ mod codes;
 mod convert;
 mod elementwise;
 mod flow;
+mod fragment;
 mod math;
 mod multiply;
 mod operand;
@@ -22,9 +23,9 @@ mod strip;
 mod warpgroup;
 
 use crate::code::{Buffer, Class, Code, Effect, Node, Operand, Reg};
+use crate::compile::Means;
 use crate::dot::{DotPlan, SidePlan};
 use crate::infer::{Layouts, axis_of, element_bits, index, infer};
-use crate::isa::Sm;
 use crate::layout::{Axis, Layout};
 use convert::Place;
 use operand::Input;
@@ -55,17 +56,13 @@ pub(crate) struct Lowered {
     pub(crate) asserts: Vec<(String, Loc)>,
 }
 
-/// Lowers a kernel for `2^warp_bits` warps, whose loops fetch tiles `stages - 1` turns ahead.
+/// Lowers a kernel.
 ///
 /// # Errors
 /// What this target has no code for, at the author's place.
-pub(crate) fn lower(
-    kernel: &Kernel,
-    (warp_bits, stages): (usize, usize),
-    target: Sm,
-) -> Result<Lowered, Vec<BuildError>> {
+pub(crate) fn lower(kernel: &Kernel, means: Means) -> Result<Lowered, Vec<BuildError>> {
     check(kernel)?;
-    let mut lower = Lower::new(kernel, (warp_bits, stages), target);
+    let mut lower = Lower::new(kernel, means);
     // The slots of rings lie first.
     lower.ring_bytes = lower.bytes_of_rings(&kernel.body);
     lower.stage_bytes = lower.ring_bytes;
@@ -152,8 +149,8 @@ pub(crate) struct Lower<'k> {
     /// Slots at least of the rings that loads run ahead in, below 2 for none; and their bytes.
     stages_ahead: usize,
     ring_bytes: usize,
-    /// Loops around the op that is being lowered.
-    loops: usize,
+    /// Rings so far.
+    rings: u32,
     /// What each open region made and will forget.
     made: Vec<Vec<Made>>,
     /// First word of each parameter's arguments.
@@ -183,25 +180,25 @@ pub(crate) enum Made {
 }
 
 impl<'k> Lower<'k> {
-    fn new(kernel: &'k Kernel, (warp_bits, stages_ahead): (usize, usize), target: Sm) -> Self {
+    fn new(kernel: &'k Kernel, means: Means) -> Self {
         let mut def = vec![None; kernel.values.len()];
         for (i, op) in (0..).zip(&kernel.ops) {
             op.results.iter().for_each(|result| def[index(*result)] = Some(OpId(i)));
         }
         Self {
             kernel,
-            warp_bits,
+            warp_bits: means.warp_bits,
             code: Code::new(kernel.loc),
-            layouts: infer(kernel, (warp_bits, stages_ahead), target),
+            layouts: infer(kernel, means),
             prologue: Vec::new(),
             def,
             held: vec![Vec::new(); kernel.values.len()],
             inputs: HashMap::new(),
             staged: HashMap::new(),
             windows: HashMap::new(),
-            stages_ahead,
+            stages_ahead: means.stages,
             ring_bytes: 0,
-            loops: 0,
+            rings: 0,
             made: vec![Vec::new()],
             param_words: Vec::new(),
             words: 0,

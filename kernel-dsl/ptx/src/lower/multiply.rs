@@ -1,7 +1,7 @@
 //! Dots by matrix instructions.
 
-use super::convert::Place;
-use super::operand::{Chunk, Form, Input, Source};
+use super::convert::{Place, apart};
+use super::operand::{Chunk, Form, Input, MATRIX_ROW, Source};
 use super::split::PLANES;
 use super::{Held, Lower};
 use crate::code::{Class, Operand, Reg};
@@ -21,13 +21,59 @@ impl Lower<'_> {
         let left = self.input(op.operands[0], &plan.left);
         let right = self.input(op.operands[1], &plan.right);
         let (a, b) = if plan.swapped { (right, left) } else { (left, right) };
-        let mut sums = self.get(op.operands[2], &plan.result).regs;
         if let Source::Cores(cores) = &b.source {
-            return self.dot_of_four(plan, (&a, cores), &sums);
+            let start = self.get(op.operands[2], &plan.result).regs;
+            return self.dot_of_four(plan, (&a, cores), &start);
         }
+        let mut sums = match &plan.partial {
+            None => self.get(op.operands[2], &plan.result).regs,
+            Some(partial) => {
+                let zero = self.code.op(Class::B32, "mov.b32", [0.0_f32.into()]);
+                vec![zero; partial.num_regs()]
+            }
+        };
         for first in &plan.order.chunks {
             let (mut a, mut b) = (self.chunk(&a, *first), self.chunk(&b, *first));
             self.multiply_chunk(plan, (&mut a, &mut b), &mut sums);
+        }
+        match &plan.partial {
+            None => sums,
+            Some(partial) => {
+                let partial = Held { layout: partial.clone(), regs: sums };
+                let addend = self.get(op.operands[2], &plan.result);
+                self.added(&partial, addend)
+            }
+        }
+    }
+
+    /// Adds the sums of warps that each took a part of `k` to a tile: in the order of the warps,
+    /// whatever the schedule.
+    fn added(&mut self, partial: &Held, addend: Held) -> Vec<Reg> {
+        let [rows, cols] = [partial.layout.rows, partial.layout.cols];
+        // One tile a warp below the other.
+        let shared = partial.layout.copy_bits().1;
+        let mut steps = Vec::new();
+        let mut all = Layout { rows: rows << shared.count_ones(), ..partial.layout.clone() };
+        for (bit, warp) in
+            all.warps.iter_mut().enumerate().filter(|(bit, _)| shared >> bit & 1 == 1)
+        {
+            debug_assert_eq!(*warp, 0, "warp bit {bit} tells nothing else apart");
+            *warp = rows * cols << steps.len();
+            steps.push(*warp);
+        }
+        let mut want = Layout { rows: all.rows, ..addend.layout.clone() };
+        want.regs.extend(&steps);
+        let partial = Held { layout: all, regs: partial.regs.clone() };
+        // In a place of their own: what comes next through the exchange need not wait for these reads.
+        let shape = [partial.layout.rows, cols];
+        let place = self.stage(Elem::F32, shape, apart(&partial.layout, 4));
+        self.write_shared(Elem::F32, &partial, place, 0);
+        let parts = self.read_shared(Elem::F32, &want, place, 0);
+        let mut sums = addend.regs;
+        for parts in parts.chunks(sums.len()) {
+            for (sum, part) in sums.iter_mut().zip(parts) {
+                *sum = self.code.op(Class::B32, "add.rn.f32", [(*sum).into(), (*part).into()]);
+            }
         }
         sums
     }
@@ -258,12 +304,12 @@ impl Lower<'_> {
             let input = Input { source, form: Form::Planes, side: side.clone() };
             // Side by side for each group, and read when it is multiplied: too many to keep.
             let across = Held { layout: scales.layout.transposed(), regs: scales.regs };
-            let place = self.share_tile(Elem::F32, &across);
+            let place = self.share_tile(Elem::F32, &across, MATRIX_ROW);
             let made = Some(MadeScales::Shared { place, group });
             return Some(ScaledSide { input, has_scales: true, rows, made });
         }
         let planes = self.byte_planes(&held.layout, &codes);
-        let source = self.share_planes(&planes);
+        let source = self.share_planes(&planes, side);
         let mut want = Layout {
             regs: rows.regs.iter().map(|step| step * scales.layout.cols).collect(),
             lanes: rows.lanes.map(|step| step * scales.layout.cols),
@@ -380,7 +426,7 @@ fn blocks(plan: &DotPlan) -> Vec<Block> {
 /// Registers of the result that an instruction gives: the second of two rows or columns that are
 /// one and the same is the first again.
 pub(super) fn result_regs(plan: &DotPlan, [row, col]: Block) -> [usize; 4] {
-    let result = &plan.result;
+    let result = plan.partial.as_ref().unwrap_or(&plan.result);
     let [down, across] = if plan.swapped { [1, result.cols] } else { [result.cols, 1] };
     let find = |row: usize, col: usize| {
         let part = row * down + col * across;

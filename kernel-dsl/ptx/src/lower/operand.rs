@@ -4,7 +4,8 @@
 //! taken a chunk of `k` at a time; what passes through shared memory does so in the form that
 //! instructions take, so that it is made once and not by every warp.
 
-use super::convert::{Place, exchange_bytes, pitch};
+use super::convert::{Place, apart, exchange_bytes, pitch};
+use super::fragment::{Codes, Matrices};
 use super::packed::PackedWindow;
 use super::split::{PLANES, is_exact};
 use super::warpgroup::Cores;
@@ -19,6 +20,9 @@ use tessera_tile_ir::{Elem, Value};
 
 /// The elements that planes in shared memory have.
 const PLANE: Elem = Elem::Stored(Element::Bf16);
+
+/// Bytes of a row that `ldmatrix` takes at once.
+pub(crate) const MATRIX_ROW: usize = 16;
 
 /// How elements become pairs of bfloat16.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +62,9 @@ pub(crate) struct Input {
 #[derive(Debug)]
 pub(crate) struct Chunk {
     planes: Vec<Held>,
+    /// The codes of its pairs, a plane each, by the first element of a pair: where it came in
+    /// fragments.
+    codes: Vec<HashMap<usize, Codes>>,
     form: Form,
     side: SidePlan,
     /// Pairs that were made, by their first element.
@@ -129,12 +136,12 @@ impl Lower<'_> {
         match form {
             Form::F32 => {
                 let planes = self.planes_of(&held);
-                let places = planes.iter().map(|plane| self.share_tile(PLANE, plane)).collect();
-                Input { source: Source::Shared(places, PLANE), form: Form::Planes, side }
+                let source = self.share_planes(&planes, &side);
+                Input { source, form: Form::Planes, side }
             }
             form => {
                 let elem = self.elem(value);
-                let place = self.share_tile(elem, &held);
+                let place = self.share_tile(elem, &held, reach(&side, elem));
                 Input { source: Source::Shared(vec![place], elem), form, side }
             }
         }
@@ -152,23 +159,25 @@ impl Lower<'_> {
         planes.into_iter().map(|regs| Held { layout: held.layout.clone(), regs }).collect()
     }
 
-    /// Puts planes of whole numbers into shared memory.
-    pub(crate) fn share_planes(&mut self, planes: &[Held]) -> Source {
-        let places = planes.iter().map(|plane| self.share_tile(PLANE, plane)).collect();
+    /// Puts planes of numbers into shared memory, for that side of a dot.
+    pub(crate) fn share_planes(&mut self, planes: &[Held], side: &SidePlan) -> Source {
+        let reach = reach(side, PLANE);
+        let places = planes.iter().map(|plane| self.share_tile(PLANE, plane, reach)).collect();
         Source::Shared(places, PLANE)
     }
 
-    /// Gives a tile a place of its own in shared memory, and writes it there.
-    pub(crate) fn share_tile(&mut self, elem: Elem, held: &Held) -> Place {
-        let place = self.stage(elem, [held.layout.rows, held.layout.cols]);
+    /// Gives a tile a place of its own in shared memory, and writes it there; threads side by side
+    /// will take `reach` bytes of a row.
+    pub(crate) fn share_tile(&mut self, elem: Elem, held: &Held, reach: usize) -> Place {
+        let place = self.stage(elem, [held.layout.rows, held.layout.cols], reach);
         self.write_shared(elem, held, place, 0);
         place
     }
 
-    /// A place of its own for a tile.
-    pub(crate) fn stage(&mut self, elem: Elem, [rows, cols]: [usize; 2]) -> Place {
+    /// A place of its own for a tile of which threads side by side take `reach` bytes of a row.
+    pub(crate) fn stage(&mut self, elem: Elem, [rows, cols]: [usize; 2], reach: usize) -> Place {
         let bytes = exchange_bytes(elem);
-        let pitch = pitch(rows, cols, bytes);
+        let pitch = pitch([rows, cols], bytes, reach);
         let first = self.stage_bytes;
         self.stage_bytes = (first + rows * pitch * bytes).next_multiple_of(16);
         let buffer = Buffer::Stage(self.stages);
@@ -181,7 +190,14 @@ impl Lower<'_> {
         let Input { source, form, side } = input;
         let part = k * side.k_step;
         let layout = &side.chunk;
+        let mut codes = Vec::new();
         let planes = match source {
+            Source::Shared(places, elem) if let Some(matrices) = Matrices::new(side, *elem) => {
+                for place in places {
+                    codes.push(self.fragments(&matrices, *place, part));
+                }
+                Vec::new()
+            }
             Source::Registers(held) => vec![self.part_of(held, *form, layout, part)],
             Source::Load(value) => {
                 let op = self.op_of(*value).expect("a load is an op");
@@ -210,6 +226,7 @@ impl Lower<'_> {
         };
         Chunk {
             planes,
+            codes,
             form: *form,
             side: side.clone(),
             pairs: HashMap::new(),
@@ -242,6 +259,12 @@ impl Lower<'_> {
         let part = k * side.k_step + other * side.other_step;
         if let Some(known) = chunk.pairs.get(&part) {
             return known.clone();
+        }
+        if !chunk.codes.is_empty() {
+            let codes = chunk.codes.iter().map(|plane| plane[&part]);
+            let regs: Vec<Reg> = codes.flat_map(|codes| self.pair_of(chunk.form, codes)).collect();
+            chunk.pairs.insert(part, regs.clone());
+            return regs;
         }
         let layout = &side.chunk;
         let find = |part: usize| {
@@ -276,11 +299,19 @@ impl Lower<'_> {
     }
 }
 
+/// Bytes of a row that threads side by side take of a tile.
+fn reach(side: &SidePlan, elem: Elem) -> usize {
+    match Matrices::new(side, elem) {
+        Some(_) => MATRIX_ROW,
+        None => apart(&side.chunk, exchange_bytes(elem)),
+    }
+}
+
 impl Chunk {
     /// Planes of its pairs.
     pub(crate) fn num_planes(&self) -> usize {
         match self.form {
-            Form::Planes => self.planes.len(),
+            Form::Planes => self.planes.len().max(self.codes.len()),
             Form::Codes(element, _) if is_exact(element) => 1,
             Form::F32 | Form::Codes(..) => PLANES,
         }

@@ -512,13 +512,10 @@ impl Lower<'_> {
 
     /// The scale that is stored so, times the tensor's.
     fn scale_of(&mut self, window: &PackedWindow, tile: &ScaleTile, stored: Reg) -> Reg {
-        let scale = match tile.scale {
-            ScaleType::F32 => stored,
-            ScaleType::F16 => {
-                let half = self.code.op(Class::B16, "cvt.u16.u32", [stored.into()]);
-                self.code.op(Class::B32, "cvt.f32.f16", [half.into()])
-            }
-            other => self.decode_bits(&other.float_bits_rule(), stored),
+        let scale = match (tile.scale, tile.scale.element()) {
+            (ScaleType::F32, _) => stored,
+            (_, Some(element)) => self.decode_code(element, stored),
+            (other, None) => self.decode_bits(&other.float_bits_rule(), stored),
         };
         if !window.format.tensor_scale {
             return scale;

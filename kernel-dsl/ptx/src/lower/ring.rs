@@ -5,11 +5,12 @@
 //! read, and goes on to compute while they run.
 
 use super::bulk::{Arrivals, BARRIER_BYTES, rows_alone};
-use super::convert::{Place, pitch};
+use super::convert::{Place, Slot, pitch};
+use super::operand::MATRIX_ROW;
 use super::strip::byte_layout;
 use super::{Held, Lower, Made};
 use crate::ahead::{Ahead, LEAST_COPY, ahead, scale_tiles};
-use crate::code::{Buffer, Class, Effect, Node, Operand, Reg, Share};
+use crate::code::{Buffer, Class, Effect, Node, Operand, Reg};
 use crate::infer::element_bits;
 use crate::layout::Layout;
 use tessera_tile_ir::format::{Element, Format, ScaleTile};
@@ -27,6 +28,7 @@ const MOST_STAGES: usize = 8;
 pub(crate) struct Ring {
     ahead: Ahead,
     loads: Vec<(OpId, Slots)>,
+    number: u32,
     /// Slots, and bytes of one.
     stages: usize,
     slot_bytes: usize,
@@ -65,7 +67,8 @@ pub(crate) struct RingWindow {
 impl Ring {
     /// The register with the offset of the slot that this turn reads.
     fn slot_of(&self, slots: Slots) -> Slots {
-        let at = |place: Place| Place { slot: Some(self.read), ..place };
+        let slot = Some(Slot { offset: self.read, ring: self.number });
+        let at = |place: Place| Place { slot, ..place };
         match slots {
             Slots::Tile(place) => Slots::Tile(at(place)),
             Slots::Window(window) => Slots::Window(RingWindow {
@@ -120,6 +123,7 @@ impl Lower<'_> {
         // When the loop is entered again the ring goes on where it was.
         self.before(|code| code.set(read, 0.into()));
         let ring = Ring {
+            number: self.rings,
             ahead,
             loads,
             stages,
@@ -131,13 +135,15 @@ impl Lower<'_> {
             step,
             end,
         };
+        self.rings += 1;
         self.code.set(ring.next, start.into());
         if let Some(arrivals) = &ring.arrivals {
             self.code.set(arrivals.fill, arrivals.read.into());
         }
         // Whoever still reads another ring's slots must be done before these are filled.
-        let begins = Effect::Write(Buffer::Ring, Share::Ring(read.id));
+        let begins = Effect::Open(ring.number);
         self.code.push_with("mov.b32", vec![fill.into(), read.into()], None, begins);
+        self.code.remark("a ring opens");
         if stages == 2 {
             self.fetch_next(&ring, region);
             return ring;
@@ -168,11 +174,14 @@ impl Lower<'_> {
     /// At the beginning of a turn: waits for its slot, and starts another.
     pub(crate) fn turn_ring(&mut self, ring: &Ring, region: &Region) {
         let pending = i64::try_from(ring.stages - 2).expect("stages are few");
-        self.code.push("cp.async.wait_group", vec![pending.into()]);
+        let op = "cp.async.wait_group";
+        self.code.push_with(op, vec![pending.into()], None, Effect::Filled);
         if let Some(arrivals) = &ring.arrivals {
             self.wait_for(arrivals);
         }
-        self.code.push_with("bar.sync", vec![0.into()], None, Effect::Meet);
+        // Zeros of earlier turns must be there before copies overwrite them.
+        let barrier = Node::Barrier { shared: true, needed: true, fence: true, kept: true };
+        self.code.node(barrier);
         self.fetch_next(ring, region);
         for (id, slots) in &ring.loads {
             let value = self.kernel.op(*id).results[0];
@@ -223,10 +232,6 @@ impl Lower<'_> {
     fn fetch(&mut self, ring: &Ring, region: &Region) {
         let there = self.code.op(Class::Pred, "setp.lt.s64", [ring.next.into(), ring.end.into()]);
         self.code.begin();
-        if ring.arrivals.is_some() && self.loops > 0 {
-            // Zeros of an earlier turn must be there before a copy overwrites them.
-            self.code.push("fence.proxy.async.shared::cta", Vec::new());
-        }
         self.open_region();
         let scalar = Layout::copies([1, 1], self.warp_bits);
         self.keep(region.args[0], Held { layout: scalar, regs: vec![ring.next] });
@@ -250,7 +255,8 @@ impl Lower<'_> {
 
     /// Starts the copies of a load.
     fn copy_load(&mut self, op: &Op, slots: Slots, ring: &Ring) {
-        let into = |place: Place| Place { slot: Some(ring.fill), ..place };
+        let slot = Some(Slot { offset: ring.fill, ring: ring.number });
+        let into = |place: Place| Place { slot, ..place };
         match slots {
             Slots::Tile(place) => {
                 let bytes = element_bits(self.elem(op.results[0])) / 8;
@@ -296,7 +302,7 @@ impl Lower<'_> {
         let (shape, elem) = (self.shape(value), self.elem(value));
         let scale_tiles = self.scale_tiles_of(value);
         let mut place = |[rows, cols]: [usize; 2], bytes: usize| {
-            let (first, pitch) = (*used, pitch(rows, cols, bytes));
+            let (first, pitch) = (*used, pitch([rows, cols], bytes, MATRIX_ROW));
             *used = (first + rows * pitch * bytes).next_multiple_of(16);
             Place { buffer: Buffer::Ring, first, pitch, slot: None }
         };

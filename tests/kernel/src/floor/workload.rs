@@ -48,7 +48,7 @@ const WHY_TAGS: &str = "The floor is shorter than one access of memory. What a G
     one warp leave most of it idle.";
 
 const HEADS: u64 = 128;
-const HEADS_OF_PROGRAM: u64 = 16;
+const HEADS_OF_PROGRAM: u64 = 32;
 const RANK: u64 = 512;
 const ROPE: u64 = 64;
 const CONTEXT: u64 = 4096;
