@@ -143,23 +143,18 @@ impl Subject {
         let mut forward = self.forward(device, Attention::Expanded, total)?;
         let pages = pages(total);
         let params = Arc::new(SampleParams { temperature: 0.0, ..SampleParams::default() });
-        let input = |tokens: NewTokens<'_>, start, is_last: bool| SeqInput::<'_, NoopTracker> {
-            tokens,
-            start,
-            pages: &pages,
-            ledger: &(),
-            sample: is_last.then(|| SampleRow {
-                params: params.clone(),
-                position: (start + tokens.len()) as u64,
-                tokens: Arc::from([]),
-                prompt_len: prompt.len(),
-            }),
+        let sample = |position: usize| SampleRow {
+            params: params.clone(),
+            position: position as u64,
+            tokens: Arc::from([]),
+            prompt_len: prompt.len(),
         };
         let mut outputs = Vec::new();
         for (index, tokens) in prompt.chunks(chunk.min(prompt.len())).enumerate() {
             let (start, read) = (index * chunk, NewTokens::Given(tokens));
-            let is_last = start + tokens.len() == prompt.len();
-            outputs = forward.step(&[input(read, start, is_last)])?;
+            let end = start + tokens.len();
+            let sample = (end == prompt.len()).then(|| sample(end));
+            outputs = forward.step(&[input(read, (start, &pages), sample)])?;
         }
         let mut tokens = vec![sampled(outputs)?];
         forward.set_attention(Attention::Absorbed)?;
@@ -170,7 +165,8 @@ impl Subject {
                 Some(_) => NewTokens::Sampled { row: 0 },
                 None => NewTokens::Given(&tokens[start - prompt.len()..]),
             };
-            let ticket = forward.submit(&[input(read, start, true)])?;
+            let sample = Some(sample(start + 1));
+            let ticket = forward.submit(&[input(read, (start, &pages), sample)])?;
             if let Some(before) = running.replace(ticket) {
                 tokens.push(sampled(forward.finish::<NoopTracker>(before)?)?);
             }
@@ -188,6 +184,14 @@ impl Subject {
     pub fn vocab_size(&self) -> usize {
         self.spec.vocab_size
     }
+}
+
+fn input<'a>(
+    tokens: NewTokens<'a>,
+    (start, pages): (usize, &'a [PageId]),
+    sample: Option<SampleRow>,
+) -> SeqInput<'a, NoopTracker> {
+    SeqInput { tokens, start, pages, ledger: &(), sample }
 }
 
 /// The token of a step of one sequence.

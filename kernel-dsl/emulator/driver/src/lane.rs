@@ -40,8 +40,9 @@ impl Calls {
     /// The program begins to wait, with that much work queued behind what it waits for.
     fn note(&self, waits: Waits, behind: u64) {
         let Some(file) = &self.waits else { return };
-        let thread = std::thread::current();
-        let thread = thread.name().unwrap_or("");
+        // The name as the system has it: the program's standard library is not this library's.
+        let thread = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
+        let thread = thread.trim_end();
         let line =
             format!("{{\"wait\":\"{waits:?}\",\"thread\":{thread:?},\"behind\":{behind}}}\n");
         if let Err(error) = lock(file).write_all(line.as_bytes()) {
