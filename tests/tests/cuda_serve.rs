@@ -156,7 +156,8 @@ fn a_step_is_asked_for_before_the_last_is_read() {
     let settings = [("WAITS", file.to_str().unwrap()), ("LATENCY", "1000000")];
     let name = "a_step_is_asked_for_before_the_last_is_read";
     let told = on_stand_in(name, &settings, || async {
-        let served = serve(&args(&["f32", "bf16"], &BF16)).await;
+        let flags = [&BF16[..], &["--page-size", "8"]].concat();
+        let served = serve(&args(&["f32", "bf16"], &flags)).await;
         let body = france(json!({"temperature": 0, "ignore_eos": true, "max_tokens": TOKENS}));
         assert_eq!(chat(served.addr, &body).await.status, 200);
         // The first token is the prefill pool's, and nothing runs before the second.
@@ -168,13 +169,19 @@ fn a_step_is_asked_for_before_the_last_is_read() {
     }
     let waits = std::fs::read_to_string(&file).unwrap();
     let waits = waits.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let waits: Vec<Value> = waits.filter(|wait| wait["thread"] == "decode").collect();
-    let steps = TOKENS - 1;
-    // One page arrives and is checked. What waits for the stream is the end of the engine.
-    let of_steps: Vec<&Value> = waits.iter().take_while(|wait| wait["wait"] == "Event").collect();
-    assert_eq!(of_steps.len(), 1 + steps, "{waits:?}");
-    let behind = of_steps[1..].iter().map(|wait| wait["behind"].as_u64().unwrap());
-    let behind: Vec<u64> = behind.collect();
+    let waits: Vec<Value> = waits.collect();
+    // Work behind each wait of a pool, up to the end of the engine, which waits for the streams.
+    let behind = |pool: &str| -> Vec<u64> {
+        let own = waits.iter().filter(|wait| wait["thread"] == pool);
+        let own = own.take_while(|wait| wait["wait"] == "Event");
+        own.map(|wait| wait["behind"].as_u64().unwrap()).collect()
+    };
+    // The prompt, and all of its pages.
+    assert_eq!(behind("prefill"), [0, 0], "{waits:?}");
+    let (behind, steps) = (behind("decode"), TOKENS - 1);
+    let pages = behind.len() - steps;
+    assert!((3..8).contains(&pages), "{pages} pages that arrived: {waits:?}");
+    let behind = &behind[pages..];
     // Inputs, the recorded step and its results.
     assert!(behind[..steps - 1].iter().all(|&behind| behind > 5), "{behind:?}");
     assert_eq!(behind[steps - 1], 0, "nothing follows the last step");
@@ -223,6 +230,35 @@ fn a_lost_device_ends_the_engine() {
         assert_eq!(ask(served.addr, "GET", "/metrics", b"").await.status, 200);
         let stopped = served.finish().await.unwrap_err();
         assert!(message.contains(&stopped.reason), "{message} and {stopped}");
+    });
+}
+
+/// Memory that runs out when a batch grows, while the step before it runs.
+#[test]
+fn memory_that_runs_out_with_a_step_in_flight_ends_the_engine() {
+    // What a batch of two grows first; 256 to 259 are allocations for it.
+    let faults = [("FAULTS", "alloc:257")];
+    let name = "memory_that_runs_out_with_a_step_in_flight_ends_the_engine";
+    on_stand_in(name, &faults, || async {
+        let served = serve(&args(&["f32", "bf16"], &BF16)).await;
+        let (addr, body) =
+            (served.addr, france(json!({"temperature": 0, "ignore_eos": true, "max_tokens": 40})));
+        let other = body.clone();
+        let first = tokio::spawn(async move { chat(addr, &other).await });
+        while metric(addr, "decode_steps_ahead_total").await < 3 {
+            let ready = ask(addr, "GET", "/health/ready", b"").await;
+            assert_eq!(ready.status, 200, "the engine died before a step was in flight");
+        }
+        let second = chat(addr, &body).await;
+        for answer in [first.await.unwrap(), second] {
+            let error = answer.json()["error"].clone();
+            assert_eq!((answer.status, &error["code"]), (503, &json!("engine_died")), "{error}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("decode pool: device: cuda: "), "{message}");
+            assert!(message.contains("bytes of device memory for"), "{message}");
+        }
+        assert_eq!(ask(addr, "GET", "/health/ready", b"").await.status, 503);
+        served.finish().await.unwrap_err();
     });
 }
 
