@@ -113,7 +113,7 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
     ) -> Result<(), PoolError> {
         self.take_inbox(batch.seqs.is_empty() && self.state.flight.is_none())?;
         self.drop_unwanted()?;
-        if !self.scheduler.can_grow_all() {
+        if self.state.flight.is_some() && !self.scheduler.can_grow_all() {
             // Who is preempted is read again with all it has generated, so that must be known.
             self.land()?;
         }

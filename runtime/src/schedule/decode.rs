@@ -123,6 +123,11 @@ impl<T: PageTracker> Seq<T> {
         (self.offer.prompt_tokens + self.offer.max_tokens).saturating_sub(1)
     }
 
+    /// Pages for one token more than it holds.
+    fn next_pages(&self, config: &DecodeConfig) -> usize {
+        config.pool.pages_for((self.held + 1).min(self.max_held()))
+    }
+
     /// Pages this sequence should have for the tokens it may soon hold.
     fn wanted_pages(&self, config: &DecodeConfig) -> usize {
         let soon = self.held.saturating_add(config.reserve_tokens.max(1));
@@ -187,15 +192,12 @@ impl<T: PageTracker> DecodeScheduler<T> {
     /// preempted for it by the next step. What a request has generated must be known when it is.
     pub fn can_grow_all(&self) -> bool {
         let growth = self.seqs.values().filter_map(|seq| match &seq.state {
-            State::Running(table) => Some(self.next_pages(seq).saturating_sub(table.pages().len())),
+            State::Running(table) => {
+                Some(seq.next_pages(&self.config).saturating_sub(table.pages().len()))
+            }
             _ => None,
         });
         growth.sum::<usize>() <= self.pool.available()
-    }
-
-    /// Pages for one token more than it holds.
-    fn next_pages(&self, seq: &Seq<T>) -> usize {
-        self.config.pool.pages_for((seq.held + 1).min(seq.max_held()))
     }
 
     /// Pages and ledger of a request that arrives or runs.
@@ -306,9 +308,8 @@ impl<T: PageTracker> DecodeScheduler<T> {
     fn grow(&mut self, id: RequestId, batch: &mut DecodeBatch) -> bool {
         loop {
             // Preempted by an older sequence of this very step?
-            let Some(seq) = self.seqs.get(&id) else { return false };
-            let needed = self.next_pages(seq);
             let Some(seq) = self.seqs.get_mut(&id) else { return false };
+            let needed = seq.next_pages(&self.config);
             let State::Running(table) = &mut seq.state else { return false };
             let missing = needed.saturating_sub(table.pages().len());
             if self.pool.allocate(missing, table).is_ok() {
