@@ -105,7 +105,7 @@ fn check_fault(fault: Fault) {
     let engine = ahead(&Sizes::default());
     let mut events: Vec<Events> = requests().into_iter().map(|r| engine.submit(r)).collect();
     assert!(events[0].blocking_recv().is_some());
-    engine.handle.inject(fault).unwrap();
+    engine.handle.inject(fault).expect("a running engine");
     let said: Vec<Said> = events.into_iter().map(Said::read).collect();
     let hit: Vec<usize> = (0..said.len()).filter(|&r| said[r].end.is_err()).collect();
     assert_eq!(hit.len(), 1, "{fault:?} ended {hit:?}");
