@@ -60,7 +60,7 @@ fn can_wait_in_shared_memory(kernel: &Kernel, op: &Op) -> bool {
         // Whoever decodes a window element by element asks for more than its codes.
         Elem::Packed(_) => 32 % bits == 0 && plain(&|op| op.kind == OpKind::DotScaled),
         Elem::Bool => false,
-        _ => bits % 8 == 0,
+        _ => bits.is_multiple_of(8),
     };
     let bytes = ty.rows_cols()[1] * bits / 8;
     can && ty.shape.len() == 2 && is_read_only(kernel, param) && bytes >= MOST_COPY
@@ -98,7 +98,7 @@ pub(crate) fn scale_tiles(
 ) -> Option<[usize; 2]> {
     let along = |extent: usize, tile: usize, multiple: usize| match tile {
         WHOLE => None,
-        _ if multiple % tile.min(extent) == 0 => Some(extent.div_ceil(tile)),
+        _ if multiple.is_multiple_of(tile.min(extent)) => Some(extent.div_ceil(tile)),
         _ => None,
     };
     Some([along(rows, tile_rows, row_multiple)?, along(cols, tile_cols, col_multiple)?])

@@ -351,14 +351,15 @@ impl Shape {
         slots: &mut Slots,
     ) -> Option<Self> {
         let (left, right) = (self.rows * k * left_bits / 8, self.cols * k * PLANES_BYTES);
+        let sums = self.rows * self.cols * 4;
         let bytes = |shared: usize| {
             let kept = &self.warps[..self.warps.len() - shared];
             let ways = |of: fn(&Warp) -> usize| 1 << kept.iter().filter(|w| of(w) != 0).count();
             let (down, across): (usize, usize) = (ways(|w| w.row), ways(|w| w.col));
-            let sums = if shared == 0 { 0 } else { 2 * self.rows * self.cols * 4 << shared };
+            let sums = if shared == 0 { 0 } else { sums << (shared + 1) };
             left * across + right * down + sums
         };
-        let fits = |shared: &usize| self.rows * self.cols * 4 << shared <= most_sums;
+        let fits = |shared: &usize| sums << shared <= most_sums;
         let most = self.warps.len().min(slots.outer.len());
         let shared = (0..=most)
             .filter(fits)
@@ -460,7 +461,7 @@ mod tests {
     fn every_element_of_a_result_has_a_thread() {
         for (rows, cols, warp_bits) in [(64, 16, 2), (16, 8, 2), (8, 1, 0), (32, 64, 3)] {
             let (row_bits, col_bits) = (rotated(rows, 4), rotated(cols, 1));
-            let result = Shape::new((rows, &row_bits), (cols, &col_bits), means.warp_bits).result();
+            let result = Shape::new((rows, &row_bits), (cols, &col_bits), warp_bits).result();
             let steps = result.regs.iter().chain(&result.lanes).chain(&result.warps);
             assert_eq!(steps.sum::<usize>(), rows * cols - 1, "{rows} x {cols}");
         }
