@@ -151,6 +151,17 @@ pub(crate) enum Redux {
     Popc,
 }
 
+/// What a fence makes known besides what a warp did to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// Nothing else.
+    Memory,
+    /// All of it to the asynchronous proxy.
+    Proxy,
+    /// To the asynchronous proxy, that barrier objects are initialised.
+    Barriers,
+}
+
 /// What a CTA barrier does to those who come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BarKind {
@@ -231,9 +242,7 @@ pub(crate) enum Op {
         src: Src,
         space: Space,
     },
-    Fence {
-        proxy: bool,
-    },
+    Fence(Fence),
     Branch {
         target: u32,
         uniform: bool,

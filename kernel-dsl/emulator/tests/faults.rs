@@ -43,7 +43,7 @@ use FaultKind::{
     Uninitialised, WrongSpace,
 };
 
-const PLANTS: [Plant; 36] = [
+const PLANTS: [Plant; 37] = [
     plant("misaligned", (2, Some(4)), Misaligned, "ld.global.u32"),
     plant("shared_as_global", (0, None), WrongSpace, "st.global.u32 [%l]"),
     plant("global_as_shared", (0, None), WrongSpace, "st.shared.u32 [%a]"),
@@ -63,6 +63,7 @@ const PLANTS: [Plant; 36] = [
     plant("copy_not_waited", (0, Some(1)), MissingWait, "ld.shared.u32"),
     two(plant("copy_not_shared", (0, Some(1)), MissingWait, "ld.shared.u32")),
     plant("bulk_not_waited", (0, Some(1)), MissingWait, "ld.shared.u32"),
+    plant("bulk_not_shown", (0, Some(1)), MissingProxyFence, "cp.async.bulk"),
     two(plant("proxies", (0, Some(1)), MissingProxyFence, "cp.async.bulk.global")),
     two(plant("store_not_waited", (0, Some(1)), MissingWait, "st.shared.u32 [%d], 5")),
     grid(plant("counters", (0, Some(1)), GlobalRace, "global.u32")),

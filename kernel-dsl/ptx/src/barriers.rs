@@ -45,7 +45,12 @@ impl State {
 
     fn touch(&mut self, effect: Effect) {
         match effect {
-            Effect::None | Effect::Fill => {}
+            Effect::None | Effect::Fill | Effect::Refill => {}
+            Effect::Open(ring) => {
+                let touched = self.touched.entry(Buffer::Ring).or_default();
+                touched.writers.insert(Share::Ring(ring));
+            }
+            Effect::Filled => _ = self.unfenced.insert(Buffer::Ring),
             Effect::Meet => self.meet(false),
             Effect::Read(buffer, share) => {
                 self.touched.entry(buffer).or_default().readers.insert(share);
@@ -77,7 +82,9 @@ impl State {
     fn conflicts(&self, effect: Effect) -> bool {
         let touched = |buffer| self.touched.get(&buffer);
         match effect {
-            Effect::None | Effect::Fill | Effect::Meet | Effect::Fetched => false,
+            Effect::None | Effect::Fill | Effect::Filled | Effect::Meet | Effect::Fetched => false,
+            Effect::Open(ring) => self.conflicts(Effect::Write(Buffer::Ring, Share::Ring(ring))),
+            Effect::Refill => self.unfenced.contains(&Buffer::Ring),
             Effect::Read(buffer, share) => {
                 touched(buffer).is_some_and(|touched| meets(share, &touched.writers))
             }
@@ -100,8 +107,8 @@ pub(crate) fn insert(nodes: &mut Vec<Node>) {
     follow(nodes, &mut State::default(), true);
     // What was needed when it was put may not be any more, now that there are other barriers. Fences
     // then stay where nothing later would do.
-    leave_out(nodes, |flags| flags.needed);
-    leave_out(nodes, |flags| flags.fence);
+    leave_out(nodes, |flags| (!flags.kept).then_some(flags.needed));
+    leave_out(nodes, |flags| Some(flags.fence));
     prune(nodes);
 }
 
@@ -109,15 +116,19 @@ pub(crate) fn insert(nodes: &mut Vec<Node>) {
 struct Flags<'n> {
     needed: &'n mut bool,
     fence: &'n mut bool,
+    kept: bool,
 }
 
 /// Takes a flag from every barrier that can do without.
-fn leave_out(nodes: &mut Vec<Node>, flag: impl for<'n> Fn(Flags<'n>) -> &'n mut bool) {
+fn leave_out(nodes: &mut Vec<Node>, flag: impl for<'n> Fn(Flags<'n>) -> Option<&'n mut bool>) {
     for number in 0.. {
         let Some(flags) = nth(nodes, &mut { number }) else { break };
-        *flag(flags) = false;
-        if follow(nodes, &mut State::default(), false) > 0 {
-            *flag(nth(nodes, &mut { number }).expect("it was there")) = true;
+        let Some(flag_there) = flag(flags) else { continue };
+        *flag_there = false;
+        if follow(nodes, &mut State::default(), false) > 0
+            && let Some(flag_there) = nth(nodes, &mut { number }).and_then(&flag)
+        {
+            *flag_there = true;
         }
     }
 }
@@ -126,8 +137,8 @@ fn leave_out(nodes: &mut Vec<Node>, flag: impl for<'n> Fn(Flags<'n>) -> &'n mut 
 fn nth<'n>(nodes: &'n mut [Node], number: &mut usize) -> Option<Flags<'n>> {
     for node in nodes {
         match node {
-            Node::Barrier { needed, fence, .. } if *number == 0 => {
-                return Some(Flags { needed, fence });
+            Node::Barrier { needed, fence, kept, .. } if *number == 0 => {
+                return Some(Flags { needed, fence, kept: *kept });
             }
             Node::Barrier { .. } => *number -= 1,
             Node::Inst(_) => {}
@@ -164,7 +175,7 @@ fn follow(nodes: &mut Vec<Node>, state: &mut State, insert: bool) -> usize {
         if let Some(shared) = needs_barrier(&nodes[at], state) {
             conflicts += 1;
             if insert {
-                nodes.insert(at, Node::Barrier { shared, needed: true, fence: true });
+                nodes.insert(at, Node::Barrier { shared, needed: true, fence: true, kept: false });
             }
             state.meet(true);
             at += usize::from(insert);

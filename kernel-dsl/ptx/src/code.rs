@@ -109,8 +109,14 @@ pub(crate) enum Effect {
     Fetch(Buffer),
     /// Every fetch that this thread began is over: only now may others meet it and write there.
     Fetched,
-    /// Writes a slot of a ring that nobody reads before the ring's next barrier.
+    /// From here on the slots of the ring of that number are filled.
+    Open(u32),
+    /// Writes a slot of a ring, which nobody reads before the ring's next barrier.
     Fill,
+    /// Writes one by the asynchronous proxy.
+    Refill,
+    /// What filled slots in the turns before was begun.
+    Filled,
     /// All threads meet here: as good as a barrier.
     Meet,
 }
@@ -122,7 +128,8 @@ impl Effect {
             Self::Read(buffer, _) | Self::Write(buffer, _) | Self::Fetch(buffer) => {
                 !matches!(buffer, Buffer::View(_))
             }
-            Self::None | Self::Fetched | Self::Fill | Self::Meet => false,
+            Self::Open(_) | Self::Fill | Self::Refill | Self::Filled => true,
+            Self::None | Self::Fetched | Self::Meet => false,
         }
     }
 }
@@ -138,6 +145,8 @@ pub(crate) enum Share {
     Op(u32),
     /// An element's index alone decides whose it is, by a rule of that number.
     Rule(usize),
+    /// What the ring of that number does, which sees to itself.
+    Ring(u32),
 }
 
 /// An instruction.
@@ -181,6 +190,8 @@ pub(crate) enum Node {
         shared: bool,
         needed: bool,
         fence: bool,
+        /// Whether it is needed for what the effects do not tell.
+        kept: bool,
     },
 }
 

@@ -16,6 +16,8 @@ use tessera_tile_ir::{Elem, Kernel, Op, Value};
 const PLANES_BYTES: usize = 6;
 /// The least inner extent of a dot: that of one instruction.
 const LEAST_K: usize = 16;
+/// The least inner extent for instructions of four warps: threads meet before and after them.
+const LEAST_K_OF_FOUR: usize = 64;
 /// Columns of an instruction of four warps: below the least it is no faster than of so many, and
 /// `mma.sync` waits for nobody.
 const COLS_OF_FOUR: std::ops::RangeInclusive<usize> = 32..=256;
@@ -137,7 +139,8 @@ impl DotPlan {
         let row_bits = rotated(rows, run(row_memory));
         let col_bits = rotated(cols, run(col_memory));
         let whole = Shape::new((rows, &row_bits), (cols, &col_bits), means.warp_bits);
-        let cores = if means.target.has_warpgroups() { whole.cores(&k_slots) } else { None };
+        let of_four = means.target.has_warpgroups() && k >= LEAST_K_OF_FOUR;
+        let cores = if of_four { whole.cores(&k_slots) } else { None };
         let left = loaded(kernel, op.operands[usize::from(swapped)]).filter(|v| stays(*v));
         let shape = match left {
             None => None,

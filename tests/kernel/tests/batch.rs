@@ -14,11 +14,13 @@ use tessera_tile_ir::eval::{Arg, Array, Data};
 /// The variants of a kernel for one format.
 fn variants(name: &str, format: &str) -> Vec<(Kernel, Compiled)> {
     let origin = Origin { class: String::new(), source_hash: String::new() };
-    let entry = entries().into_iter().find(|entry| entry.name == name).unwrap();
-    let kernels = (entry.build)(Target::Sm90a).into_iter().map(Result::unwrap);
+    let entry = entries().into_iter().find(|entry| entry.name == name).expect("a kernel");
+    let kernels = (entry.build)(Target::Sm90a)
+        .into_iter()
+        .map(|kernel| kernel.expect("a kernel that builds"));
     let own = kernels.filter(|kernel| kernel.formats == [format]);
     let compiled = own.map(|kernel| {
-        let compiled = compile(&kernel, &origin, Sm::Sm90a).unwrap();
+        let compiled = compile(&kernel, &origin, Sm::Sm90a).expect("code");
         (kernel, compiled)
     });
     compiled.collect()
@@ -32,7 +34,8 @@ fn rows(
     row: usize,
 ) -> Option<Vec<Vec<u32>>> {
     let dims: BTreeMap<String, usize> = dims.iter().map(|(d, n)| ((*d).to_owned(), *n)).collect();
-    let extents: Vec<i64> = kernel.dims.iter().map(|d| i64::try_from(dims[d]).unwrap()).collect();
+    let extent = |dim: &String| i64::try_from(dims[dim]).expect("a small extent");
+    let extents: Vec<i64> = kernel.dims.iter().map(extent).collect();
     if compiled.entry.fits.iter().any(|fit| fit.value(&extents) == 0) {
         return None;
     }
@@ -48,8 +51,9 @@ fn rows(
         seed: 0,
         fails: None,
     };
-    let mut built = Built::new(kernel, &case).unwrap();
-    emulate::run(kernel, compiled, &mut built, &mut Machine::new(Config::default())).unwrap();
+    let mut built = Built::new(kernel, &case).expect("a whole case");
+    let mut machine = Machine::new(Config::default());
+    emulate::run(kernel, compiled, &mut built, &mut machine).expect("a case that runs");
     let Some(Arg::Array(Array { data: Data::F32(values), .. })) = built.args.0.last() else {
         panic!("the last argument is the result")
     };

@@ -4,7 +4,7 @@ use super::call::{Call, Width};
 use super::lanes::Decoded;
 use super::update;
 use crate::ParseError;
-use crate::program::{Access, Class, Op, Order, Reg, Space, Src};
+use crate::program::{Access, Class, Fence, Op, Order, Reg, Space, Src};
 use crate::syntax::Arg;
 use crate::types::Ty;
 
@@ -269,23 +269,25 @@ pub(crate) fn prefetch(call: &mut Call<'_, '_>) -> Decoded {
 /// `membar` and `fence`
 pub(crate) fn fence(call: &mut Call<'_, '_>) -> Decoded {
     call.count(0..=0)?;
-    let mut proxy = false;
+    let mut fence = Fence::Memory;
     if call.name == "membar" {
         call.pick(|name| matches!(name, "cta" | "gl" | "sys").then_some(()));
     } else if call.has("proxy") {
-        proxy = call.has("async");
-        if !proxy && !call.has("alias") {
-            return call.error("this proxy is not known");
-        }
+        fence = match call.has("async") {
+            true => Fence::Proxy,
+            false if call.has("alias") => Fence::Memory,
+            false => return call.error("this proxy is not known"),
+        };
         space(call);
     } else if call.has("mbarrier_init") {
         call.has("release");
         scope(call);
+        fence = Fence::Barriers;
     } else {
         call.has("sc");
         order(call);
         scope(call);
     }
     call.finish()?;
-    Ok((Op::Fence { proxy }, Class::Barrier))
+    Ok((Op::Fence(fence), Class::Barrier))
 }

@@ -264,6 +264,7 @@ fn into_work(
     };
     aligned(barrier, 8)?;
     let barrier = shared(world, cta, barrier, 8)?;
+    mbarrier::check_shown(&cta.mbarriers, barrier)?;
     let bytes = pieces.iter().map(|piece| piece.bytes).sum();
     Ok(Work::Inwards { pieces, bytes, barrier })
 }

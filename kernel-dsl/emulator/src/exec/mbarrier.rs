@@ -27,6 +27,9 @@ pub(crate) struct Barrier {
     /// Which one of the CTA's it is, and the stamp of copies that complete on it now.
     slot: usize,
     stamp: u32,
+    /// Who initialised it, and whether a fence showed that to the asynchronous proxy.
+    maker: usize,
+    shown: bool,
     /// What those who arrived in this phase published.
     gathering: Clock,
     /// What is known to those who saw a phase end.
@@ -41,7 +44,7 @@ fn misuse<T>(message: String) -> Result<T, Trouble> {
 }
 
 impl Barrier {
-    fn new(count: i64, clock: &Clock, slot: usize) -> Barrier {
+    fn new(count: i64, clock: &Clock, (slot, maker): (usize, usize)) -> Barrier {
         let nothing = Clock::new(clock.cta, clock.own.len(), 0);
         Barrier {
             expected: count,
@@ -50,6 +53,8 @@ impl Barrier {
             phase: 0,
             slot,
             stamp: clock.latest() + 1,
+            maker,
+            shown: false,
             gathering: nothing.clone(),
             complete: nothing,
         }
@@ -107,6 +112,24 @@ pub(super) fn at(barriers: &mut Barriers, offset: usize) -> Result<&mut Barrier,
             misuse(format!("there is no initialised mbarrier at {address:#x}"))
         }
     }
+}
+
+/// A fence of a warp shows the barriers that it initialised to the asynchronous proxy.
+pub(super) fn show(barriers: &mut Barriers, warp: usize) {
+    let made = barriers.values_mut().filter(|barrier| barrier.maker == warp);
+    made.for_each(|barrier| barrier.shown = true);
+}
+
+/// A copy that completes on a barrier must find it.
+pub(super) fn check_shown(barriers: &Barriers, offset: usize) -> Result<(), Trouble> {
+    if barriers.get(&offset).is_none_or(|barrier| barrier.shown) {
+        return Ok(());
+    }
+    let address = crate::body::SHARED_BASE + offset as u64;
+    let message = format!(
+        "the mbarrier at {address:#x} was initialised without a fence that shows it to copies"
+    );
+    Err(Trouble::new(FaultKind::MissingProxyFence, message))
 }
 
 /// Bytes of a bulk copy have come.
@@ -230,7 +253,7 @@ fn change(world: &mut World<'_>, cta: &mut Cta, one: One, op: MbarrierOp) -> Res
                 return misuse(format!("an mbarrier for {count} arrivals"));
             }
             let clock = &cta.warps[issue.warp].clock;
-            let barrier = Barrier::new(count, clock, cta.mbarrier_count);
+            let barrier = Barrier::new(count, clock, (cta.mbarrier_count, issue.warp));
             cta.mbarrier_count += 1;
             cta.mbarriers.insert(offset, barrier);
             cta.shared.reserve(offset);

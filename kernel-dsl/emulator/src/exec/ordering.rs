@@ -5,7 +5,7 @@ use super::{Site, Trouble};
 use crate::clock::{Agents, Clock};
 use crate::fault::FaultKind;
 use crate::global::{Block, Touch, WordRecord};
-use crate::program::Order;
+use crate::program::{Fence, Order};
 use std::collections::HashMap;
 
 /// Before an atomic write: publishes what a release, or a fence before it, covers.
@@ -47,8 +47,8 @@ pub(super) fn observe(
 }
 
 /// `fence` and `membar`; a proxy fence lets the asynchronous proxy know what the warp knows.
-pub(super) fn fence(warp: &mut Warp, proxy: bool) {
-    if proxy {
+pub(super) fn fence(warp: &mut Warp, fence: Fence) {
+    if fence == Fence::Proxy {
         warp.clock.cover();
         warp.clock.tick(warp.index);
         return;

@@ -6,7 +6,7 @@ use super::cta::{Cta, Group, Wait, Warp};
 use super::space::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
 use super::{Trouble, World, copies, exchange, matrix, mbarrier, ordering, sync, wgmma};
 use crate::fault::FaultKind;
-use crate::program::{Combine, Condition, Instr, Lanes, MaskKind, Op, Pred, Reg, Space};
+use crate::program::{Combine, Condition, Fence, Instr, Lanes, MaskKind, Op, Pred, Reg, Space};
 use crate::program::{Special, Src};
 use crate::types::low_mask;
 
@@ -352,7 +352,12 @@ fn execute_outside(
             let holds = holds.fold(0, |mask, lane| mask | 1 << lane);
             warp.set_predicate(*dst, holds, mask);
         }
-        Op::Fence { proxy } => ordering::fence(&mut cta.warps[issue.warp], *proxy),
+        Op::Fence(fence) => {
+            ordering::fence(&mut cta.warps[issue.warp], *fence);
+            if *fence != Fence::Memory {
+                mbarrier::show(&mut cta.mbarriers, issue.warp);
+            }
+        }
         Op::AsyncCopy(copy) => copies::issue_rows(world, cta, issue, copy)?,
         Op::BulkCopy(copy) => copies::issue_bulk(world, cta, issue, copy)?,
         Op::TensorCopy(copy) => copies::issue_tensor(world, cta, issue, copy)?,

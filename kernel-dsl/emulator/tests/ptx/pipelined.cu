@@ -10,7 +10,10 @@ extern "C" __global__ void bulk(const int *x, int *y) {
     __shared__ alignas(128) int tile[256];
 #pragma nv_diag_suppress static_var_with_dynamic_init
     __shared__ cuda::barrier<cuda::thread_scope_block> bar;
-    if (threadIdx.x == 0) init(&bar, blockDim.x);
+    if (threadIdx.x == 0) {
+        init(&bar, blockDim.x);
+        cuda::ptx::fence_mbarrier_init(cuda::ptx::sem_release, cuda::ptx::scope_cluster);
+    }
     __syncthreads();
     cuda::barrier<cuda::thread_scope_block>::arrival_token token;
     if (threadIdx.x == 0) {

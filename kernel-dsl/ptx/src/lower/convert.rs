@@ -203,12 +203,7 @@ impl Lower<'_> {
             let index = want.reg_part(first) + part;
             let [row, col] = [index / want.cols, index % want.cols];
             let from = Operand::at(base.clone(), place.first + (row * place.pitch + col) * bytes);
-            self.code.push_with(
-                op,
-                vec![group, from],
-                None,
-                Effect::Read(place.buffer, Share::Unknown),
-            );
+            self.code.push_with(op, vec![group, from], None, place.read());
         }
         self.of_words(elem, regs, want)
     }
@@ -227,7 +222,7 @@ impl Lower<'_> {
                     Operand::Reg(_) => address,
                     name => self.before(|code| code.op(Class::B32, "mov.u32", [name])).into(),
                 };
-                self.code.op(Class::B32, "add.u32", [slot.into(), address]).into()
+                self.code.op(Class::B32, "add.u32", [slot.offset.into(), address]).into()
             }
         }
     }
@@ -324,8 +319,24 @@ pub(crate) struct Place {
     pub(crate) first: usize,
     /// Elements from a row to the next.
     pub(crate) pitch: usize,
-    /// How many bytes further it lies this time: the slot of a ring.
-    pub(crate) slot: Option<Reg>,
+    /// In which slot of a ring it lies this time.
+    pub(crate) slot: Option<Slot>,
+}
+
+/// A slot of the ring of that number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    /// How many bytes further its places lie.
+    pub(crate) offset: Reg,
+    pub(crate) ring: u32,
+}
+
+impl Place {
+    /// Reading some of it.
+    pub(crate) fn read(&self) -> Effect {
+        let share = self.slot.map_or(Share::Unknown, |slot| Share::Ring(slot.ring));
+        Effect::Read(self.buffer, share)
+    }
 }
 
 /// Bytes of a row that four threads side by side access at once.

@@ -6,6 +6,7 @@
 
 mod access;
 mod address;
+mod bulk;
 mod codes;
 mod convert;
 mod elementwise;
@@ -148,6 +149,8 @@ pub(crate) struct Lower<'k> {
     /// Slots at least of the rings that loads run ahead in, below 2 for none; and their bytes.
     stages_ahead: usize,
     ring_bytes: usize,
+    /// Rings so far.
+    rings: u32,
     /// What each open region made and will forget.
     made: Vec<Vec<Made>>,
     /// First word of each parameter's arguments.
@@ -195,6 +198,7 @@ impl<'k> Lower<'k> {
             windows: HashMap::new(),
             stages_ahead: means.stages,
             ring_bytes: 0,
+            rings: 0,
             made: vec![Vec::new()],
             param_words: Vec::new(),
             words: 0,

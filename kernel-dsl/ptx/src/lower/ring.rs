@@ -4,12 +4,13 @@
 //! for its own slot, meets the other threads, starts the copies into the slot that the turn before has
 //! read, and goes on to compute while they run.
 
-use super::convert::{Place, pitch};
+use super::bulk::{Arrivals, BARRIER_BYTES, rows_alone};
+use super::convert::{Place, Slot, pitch};
 use super::operand::MATRIX_ROW;
 use super::strip::byte_layout;
 use super::{Held, Lower, Made};
 use crate::ahead::{Ahead, LEAST_COPY, ahead, scale_tiles};
-use crate::code::{Buffer, Class, Effect, Node, Operand, Reg, Share};
+use crate::code::{Buffer, Class, Effect, Node, Operand, Reg};
 use crate::infer::element_bits;
 use crate::layout::Layout;
 use tessera_tile_ir::format::{Element, Format, ScaleTile};
@@ -27,12 +28,15 @@ const MOST_STAGES: usize = 8;
 pub(crate) struct Ring {
     ahead: Ahead,
     loads: Vec<(OpId, Slots)>,
+    number: u32,
     /// Slots, and bytes of one.
     stages: usize,
     slot_bytes: usize,
     /// Offsets of the slot that this turn reads and of the one that is filled next.
     read: Reg,
     fill: Reg,
+    /// The barriers at which rows arrive that are copied whole, if any are.
+    arrivals: Option<Arrivals>,
     /// The counter of the turn whose tiles are fetched next, how it goes on, and where it ends.
     next: Reg,
     step: usize,
@@ -63,7 +67,8 @@ pub(crate) struct RingWindow {
 impl Ring {
     /// The register with the offset of the slot that this turn reads.
     fn slot_of(&self, slots: Slots) -> Slots {
-        let at = |place: Place| Place { slot: Some(self.read), ..place };
+        let slot = Some(Slot { offset: self.read, ring: self.number });
+        let at = |place: Place| Place { slot, ..place };
         match slots {
             Slots::Tile(place) => Slots::Tile(at(place)),
             Slots::Window(window) => Slots::Window(RingWindow {
@@ -108,54 +113,76 @@ impl Lower<'_> {
         let (loads, slot_bytes) = self.slots_of(&ahead);
         // A loop with small slots has the room of the one with the largest.
         let stages = (self.ring_bytes / slot_bytes).clamp(self.stages_ahead, MOST_STAGES);
+        let rows = |(id, _): &(OpId, Slots)| {
+            let op = self.kernel.op(*id);
+            rows_alone(op, self.shape(op.results[0]))
+        };
+        let rows: usize = loads.iter().map(rows).sum();
+        let arrivals = (rows > 0).then(|| self.arrivals(stages, rows));
+        let [read, fill] = [(); 2].map(|()| self.code.reg(Class::B32));
+        // When the loop is entered again the ring goes on where it was.
+        self.before(|code| code.set(read, 0.into()));
         let ring = Ring {
+            number: self.rings,
             ahead,
             loads,
             stages,
             slot_bytes,
-            read: self.code.reg(Class::B32),
-            fill: self.code.reg(Class::B32),
+            read,
+            fill,
+            arrivals,
             next: self.code.reg(Class::B64),
             step,
             end,
         };
-        self.code.set(ring.read, 0.into());
+        self.rings += 1;
         self.code.set(ring.next, start.into());
-        // Whoever still reads the slots must be done before they are filled anew.
-        let begins = Effect::Write(Buffer::Ring, Share::Op(u32::MAX));
-        self.code.push_with("mov.b32", vec![ring.fill.into(), 0.into()], None, begins);
+        if let Some(arrivals) = &ring.arrivals {
+            self.code.set(arrivals.fill, arrivals.read.into());
+        }
+        // Whoever still reads another ring's slots must be done before these are filled.
+        let begins = Effect::Open(ring.number);
+        self.code.push_with("mov.b32", vec![fill.into(), read.into()], None, begins);
+        self.code.remark("a ring opens");
         if stages == 2 {
             self.fetch_next(&ring, region);
             return ring;
         }
-        let go_on = self.code.reg(Class::Pred);
-        let full = offset(slot_bytes * (stages - 1));
+        let (fetched, go_on) = (self.code.reg(Class::B32), self.code.reg(Class::Pred));
+        self.code.set(fetched, 0.into());
         self.code.begin();
-        self.code.push("setp.lt.u32", vec![go_on.into(), ring.fill.into(), full]);
+        self.code.push("setp.lt.u32", vec![go_on.into(), fetched.into(), offset(stages - 1)]);
         let head = self.code.close();
         self.code.begin();
         self.fetch_next(&ring, region);
+        let one_more = self.code.op(Class::B32, "add.u32", [fetched.into(), 1.into()]);
+        self.code.set(fetched, one_more.into());
         let body = self.code.close();
         self.code.node(Node::Loop { head, go_on, body, runs: true });
         ring
     }
 
-    /// Starts the next turn's copies, before there is a turn.
+    /// Starts the copies of the next turn that has none, and goes on to the slot after it.
     fn fetch_next(&mut self, ring: &Ring, region: &Region) {
         self.fetch(ring, region);
-        let sources = [ring.fill.into(), offset(ring.slot_bytes)];
-        let filled = self.code.op(Class::B32, "add.u32", sources);
-        self.code.set(ring.fill, filled.into());
+        let past = self.advance(ring, ring.fill);
+        if let Some(arrivals) = &ring.arrivals {
+            self.advance_barrier(arrivals, arrivals.fill, past);
+        }
     }
 
     /// At the beginning of a turn: waits for its slot, and starts another.
     pub(crate) fn turn_ring(&mut self, ring: &Ring, region: &Region) {
         let pending = i64::try_from(ring.stages - 2).expect("stages are few");
-        self.code.push("cp.async.wait_group", vec![pending.into()]);
-        self.code.push_with("bar.sync", vec![0.into()], None, Effect::Meet);
-        self.fetch(ring, region);
-        let filled = self.next_slot(ring, ring.fill);
-        self.code.set(ring.fill, filled.into());
+        let op = "cp.async.wait_group";
+        self.code.push_with(op, vec![pending.into()], None, Effect::Filled);
+        if let Some(arrivals) = &ring.arrivals {
+            self.wait_for(arrivals);
+        }
+        // Zeros of earlier turns must be there before copies overwrite them.
+        let barrier = Node::Barrier { shared: true, needed: true, fence: true, kept: true };
+        self.code.node(barrier);
+        self.fetch_next(ring, region);
         for (id, slots) in &ring.loads {
             let value = self.kernel.op(*id).results[0];
             match ring.slot_of(*slots) {
@@ -171,15 +198,34 @@ impl Lower<'_> {
 
     /// At the end of a turn.
     pub(crate) fn leave_slot(&mut self, ring: &Ring) {
-        let next = self.next_slot(ring, ring.read);
-        self.code.set(ring.read, next.into());
+        let past = self.advance(ring, ring.read);
+        if let Some(arrivals) = &ring.arrivals {
+            self.advance_barrier(arrivals, arrivals.read, past);
+            // Once around, the barriers are in their next phase.
+            let sources = [1.into(), 0.into(), past.into()];
+            let turned = self.code.op(Class::B32, "selp.b32", sources);
+            let sources = [arrivals.parity.into(), turned.into()];
+            let parity = self.code.op(Class::B32, "xor.b32", sources);
+            self.code.set(arrivals.parity, parity.into());
+        }
     }
 
-    fn next_slot(&mut self, ring: &Ring, slot: Reg) -> Reg {
+    /// Moves a slot's offset to the next; whether that is the first again.
+    fn advance(&mut self, ring: &Ring, slot: Reg) -> Reg {
         let next = self.code.op(Class::B32, "add.u32", [slot.into(), offset(ring.slot_bytes)]);
         let end = offset(ring.slot_bytes * ring.stages);
         let past = self.code.op(Class::Pred, "setp.ge.u32", [next.into(), end]);
-        self.code.op(Class::B32, "selp.b32", [0.into(), next.into(), past.into()])
+        let next = self.code.op(Class::B32, "selp.b32", [0.into(), next.into(), past.into()]);
+        self.code.set(slot, next.into());
+        past
+    }
+
+    /// Moves a barrier's address to the next, the first if that is `past` the last.
+    fn advance_barrier(&mut self, arrivals: &Arrivals, barrier: Reg, past: Reg) {
+        let next = self.code.op(Class::B32, "add.u32", [barrier.into(), offset(BARRIER_BYTES)]);
+        let sources = [arrivals.first.into(), next.into(), past.into()];
+        let next = self.code.op(Class::B32, "selp.b32", sources);
+        self.code.set(barrier, next.into());
     }
 
     /// Starts the copies of one turn, if there is such a turn, into the slot that is next.
@@ -197,7 +243,7 @@ impl Lower<'_> {
         for (id, slots) in &ring.loads {
             let op = self.kernel.op(*id);
             self.code.loc = op.loc;
-            self.copy_load(op, *slots, ring.fill);
+            self.copy_load(op, *slots, ring);
         }
         self.close_region();
         let yes = self.code.close();
@@ -208,13 +254,22 @@ impl Lower<'_> {
     }
 
     /// Starts the copies of a load.
-    fn copy_load(&mut self, op: &Op, slots: Slots, fill: Reg) {
-        let into = |place: Place| Place { slot: Some(fill), ..place };
+    fn copy_load(&mut self, op: &Op, slots: Slots, ring: &Ring) {
+        let slot = Some(Slot { offset: ring.fill, ring: ring.number });
+        let into = |place: Place| Place { slot, ..place };
         match slots {
             Slots::Tile(place) => {
                 let bytes = element_bits(self.elem(op.results[0])) / 8;
-                let strip = self.load_strip(op);
-                self.copy_strip(&strip, Place { pitch: place.pitch * bytes, ..into(place) });
+                let place = Place { pitch: place.pitch * bytes, ..into(place) };
+                match &ring.arrivals {
+                    Some(arrivals) if rows_alone(op, self.shape(op.results[0])) > 0 => {
+                        self.copy_rows(op, place, arrivals);
+                    }
+                    _ => {
+                        let strip = self.load_strip(op);
+                        self.copy_strip(&strip, place);
+                    }
+                }
             }
             Slots::Window(parts) => {
                 let window = self.packed_window(op.results[0]).expect("a window of a packed view");
@@ -310,9 +365,8 @@ impl Lower<'_> {
         let [row, col] = [(row + skipped[0]) / tile.rows, (col + skipped[1]) / tile.cols];
         let from = Operand::at(base, place.first + row * place.pitch + col * bytes);
         let result = self.code.reg(Class::B32);
-        let effect = Effect::Read(place.buffer, Share::Unknown);
         let op = format!("ld.shared.u{}", bytes * 8);
-        self.code.push_with(op, vec![result.into(), from], None, effect);
+        self.code.push_with(op, vec![result.into(), from], None, place.read());
         result
     }
 

@@ -142,13 +142,7 @@ impl Lower<'_> {
     /// zeros. Rows that are not aligned for copies are copied before this goes on.
     pub(crate) fn copy_strip(&mut self, strip: &Strip, place: Place) {
         let bytes = strip.copy_bytes();
-        let mut all = strip.aligned[0];
-        for part in &strip.aligned[1..] {
-            all = self.code.op(Class::B64, "or.b64", [all.into(), (*part).into()]);
-        }
-        let mask = i64::try_from(bytes - 1).expect("copies are small");
-        let low = self.code.op(Class::B64, "and.b64", [all.into(), mask.into()]);
-        let fits = self.code.op(Class::Pred, "setp.eq.u64", [low.into(), 0.into()]);
+        let fits = self.aligned(&strip.aligned, bytes);
         let part = self.thread_part(&strip.layout, Some(Axis::Cols));
         let col = self.add_part(strip.first, part);
         let to = self.shared_base(&strip.layout, (place, 1));
@@ -232,8 +226,19 @@ impl Lower<'_> {
         self.code.node(Node::Loop { head, go_on, body, runs: true });
     }
 
+    /// Whether all of these are multiples of a power of two.
+    pub(crate) fn aligned(&mut self, parts: &[Reg], by: usize) -> Reg {
+        let mut all = parts[0];
+        for part in &parts[1..] {
+            all = self.code.op(Class::B64, "or.b64", [all.into(), (*part).into()]);
+        }
+        let mask = i64::try_from(by - 1).expect("copies are small");
+        let low = self.code.op(Class::B64, "and.b64", [all.into(), mask.into()]);
+        self.code.op(Class::Pred, "setp.eq.u64", [low.into(), 0.into()])
+    }
+
     /// A count of elements in units of `by`.
-    fn times(&mut self, count: Reg, by: usize) -> Reg {
+    pub(crate) fn times(&mut self, count: Reg, by: usize) -> Reg {
         match by {
             1 => count,
             by => {
