@@ -354,14 +354,15 @@ impl Shape {
         slots: &mut Slots,
     ) -> Option<Self> {
         let (left, right) = (self.rows * k * left_bits / 8, self.cols * k * PLANES_BYTES);
+        let sums = self.rows * self.cols * 4;
         let bytes = |shared: usize| {
             let kept = &self.warps[..self.warps.len() - shared];
             let ways = |of: fn(&Warp) -> usize| 1 << kept.iter().filter(|w| of(w) != 0).count();
             let (down, across): (usize, usize) = (ways(|w| w.row), ways(|w| w.col));
-            let sums = if shared == 0 { 0 } else { 2 * self.rows * self.cols * 4 << shared };
+            let sums = if shared == 0 { 0 } else { sums << (shared + 1) };
             left * across + right * down + sums
         };
-        let fits = |shared: &usize| self.rows * self.cols * 4 << shared <= most_sums;
+        let fits = |shared: &usize| sums << shared <= most_sums;
         let most = self.warps.len().min(slots.outer.len());
         let shared = (0..=most)
             .filter(fits)

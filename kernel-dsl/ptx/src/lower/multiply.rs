@@ -58,7 +58,7 @@ impl Lower<'_> {
             all.warps.iter_mut().enumerate().filter(|(bit, _)| shared >> bit & 1 == 1)
         {
             debug_assert_eq!(*warp, 0, "warp bit {bit} tells nothing else apart");
-            *warp = rows * cols << steps.len();
+            *warp = (rows * cols) << steps.len();
             steps.push(*warp);
         }
         let mut want = Layout { rows: all.rows, ..addend.layout.clone() };

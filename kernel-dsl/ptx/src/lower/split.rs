@@ -116,14 +116,14 @@ impl Lower<'_> {
         let (word, at) = self.halves(place, apart);
         let (size, up) = (float.exp + float.man, 7 - i64::from(float.man));
         let magnitude = self.moved(word, up - at);
-        let mask = Operand::Int(((1 << size) - 1 << up) * BOTH);
+        let mask = Operand::Int((((1 << size) - 1) << up) * BOTH);
         let magnitude = self.code.op(Class::B32, "and.b32", [magnitude.into(), mask]);
         let sign = self.moved(word, 15 - i64::from(size) - at);
         // `sign & mask | magnitude`.
         let mask = Operand::Int(0x8000 * BOTH);
         let sources = [sign.into(), mask, magnitude.into(), Operand::Int(0xea)];
         let fields = self.code.op(Class::B32, "lop3.b32", sources);
-        let factor = Operand::Int((254 - i64::from(float.bias) << 7) * BOTH);
+        let factor = Operand::Int(((254 - i64::from(float.bias)) << 7) * BOTH);
         let factor = self.code.op(Class::B32, "mov.b32", [factor]);
         self.code.op(Class::B32, "mul.rn.bf16x2", [fields.into(), factor.into()])
     }
