@@ -142,7 +142,6 @@ impl Lower<'_> {
         if let Source::Cores(cores) = &b.input.source {
             return self.dot_scaled_of_four(plan, (&a, &b, cores), &sums);
         }
-        let is_scaled = a.has_scales || b.has_scales;
         let k = plan.left.layout.cols;
         for first in (0..k).step_by(plan.group) {
             let scales = [self.group_scales(&a, first), self.group_scales(&b, first)];
@@ -154,22 +153,20 @@ impl Lower<'_> {
                 .filter(|chunk| (first..first + plan.group).contains(chunk))
                 .collect();
             let zero = self.code.op(Class::B32, "mov.b32", [0.0_f32.into()]);
-            let mut group = if is_scaled { vec![zero; sums.len()] } else { sums.clone() };
+            let mut group = vec![zero; sums.len()];
             for chunk in chunks {
                 let mut left = self.chunk(&a.input, chunk);
                 left.zeros.clone_from(&scales[0].zeros);
                 let mut right = self.chunk(&b.input, chunk);
                 self.multiply_chunk(plan, (&mut left, &mut right), &mut group);
             }
-            sums = match is_scaled {
-                true => self.rescale(plan, &scales, (&sums, &group)),
-                false => group,
-            };
+            sums = self.rescale(plan, &scales, (&sums, &group));
         }
         sums
     }
 
-    /// The sums of a group times its scales, added to what came before.
+    /// The sums of a group times its scales, added to what came before. Matrix units cut off what does
+    /// not fit a sum, always towards zero: so long sums are made of short ones, added with rounding.
     pub(super) fn rescale(
         &mut self,
         plan: &DotPlan,
@@ -187,13 +184,18 @@ impl Lower<'_> {
                 let rows = a.scales.get(&(row + down)).copied();
                 let cols = b.scales.get(&(col + across)).copied();
                 let scale = match (rows, cols) {
-                    (Some(a), Some(b)) => *products.entry((a, b)).or_insert_with(|| {
+                    (Some(a), Some(b)) => Some(*products.entry((a, b)).or_insert_with(|| {
                         self.code.op(Class::B32, "mul.rn.f32", [b.into(), a.into()])
-                    }),
-                    (a, b) => a.or(b).expect("one side has scales"),
+                    })),
+                    (a, b) => a.or(b),
                 };
-                let sources = [group[reg].into(), scale.into(), sums[reg].into()];
-                result[reg] = self.code.op(Class::B32, "fma.rn.f32", sources);
+                let (group, sum) = (group[reg].into(), sums[reg].into());
+                result[reg] = match scale {
+                    Some(scale) => {
+                        self.code.op(Class::B32, "fma.rn.f32", [group, scale.into(), sum])
+                    }
+                    None => self.code.op(Class::B32, "add.rn.f32", [group, sum]),
+                };
             }
         }
         result

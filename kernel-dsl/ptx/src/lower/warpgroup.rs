@@ -210,9 +210,6 @@ impl Lower<'_> {
         (a, b, cores): (&ScaledSide, &ScaledSide, &Cores),
         start: &[Reg],
     ) -> Vec<Reg> {
-        if !a.has_scales && !b.has_scales {
-            return self.dot_of_four(plan, (&a.input, cores), start);
-        }
         let mut sums = start.to_vec();
         let mut before: Option<Group> = None;
         let order = &plan.order;
