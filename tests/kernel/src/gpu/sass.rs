@@ -39,9 +39,9 @@ impl Instruction {
         ["LDG", "LDGSTS", "UBLKCP", "UTMALDG"].contains(&self.base())
     }
 
-    /// Whether a thread moves 16 bytes with it.
+    /// Whether a thread moves 16 bytes with it, or a whole row.
     pub fn moves_16_bytes(&self) -> bool {
-        self.opcode.split('.').any(|part| part == "128")
+        ["UBLKCP", "UTMALDG"].contains(&self.base()) || self.opcode.split('.').any(|p| p == "128")
     }
 
     /// Whether it touches local memory.
@@ -154,13 +154,15 @@ impl Sass {
     }
 
     /// The innermost loop with an instruction of that line of the source: for the line of a `for`,
-    /// the loop that it became.
+    /// the loop that it became. Of what a `for` became, loops that multiply go before those that
+    /// fetch what they multiply, or wait for it.
     pub fn loop_at(&self, file: &str, line: u32) -> Option<Loop> {
-        let of_line = |i: &&Instruction| {
+        let of_line = |i: &Instruction| {
             i.source.as_ref().is_some_and(|(name, at)| *at == line && name.ends_with(file))
         };
-        let has = |l: &&Loop| self.instructions.iter().filter(of_line).any(|i| l.contains(i));
-        self.loops.iter().filter(has).min_by_key(|l| l.last - l.first).copied()
+        let multiplies = |l: &Loop| self.within(*l).any(Instruction::is_matrix);
+        let found = self.loops.iter().filter(|l| self.within(**l).any(of_line));
+        found.min_by_key(|l| (!multiplies(l), l.last - l.first)).copied()
     }
 
     /// The instructions of a loop, those of loops inside it included.
