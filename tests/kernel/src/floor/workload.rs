@@ -30,15 +30,13 @@ pub struct Workload {
 }
 
 const WHY_MLA: &str = "Queries and softmax weights are f32, three BF16 parts each: three products \
-    for one. Cached codes are widened to BF16 two at a time by six or seven instructions, and by \
-    each warp that multiplies them, about three times in all. The second product reads codes from \
-    shared memory byte by byte, for the two that make a pair lie a row apart.";
+    for one. Cached codes are widened to BF16 by way of f16, four machine instructions a pair, once \
+    for each of the two products and in each of the four programs that share a cache entry.";
 const WHY_MLA_BF16: &str = "Queries and softmax weights are f32, three BF16 parts each: three \
-    products for one. Nearly half of the passes over shared memory are bank conflicts.";
+    products for one. What they multiply is read from shared memory once for each product.";
 const WHY_GROUPED: &str = "`x` is 16-bit integers in two BF16 parts, padded to eight rows, so that \
-    one row costs what eight do, and are quantized by every program anew. Addresses of codes and \
-    scales are computed anew in 64 bits at each step. A thread loads 4 bytes of codes at once: half \
-    a sector a row.";
+    one row costs what eight do, and is quantized by every program anew. Every group of 32 columns \
+    has its own sums, which its scales multiply.";
 const WHY_GEMM: &str = "`x` is f32, three BF16 parts, made anew by every program that multiplies \
     it: three products for one.";
 const WHY_PREFILL: &str = "Queries, keys, values and softmax weights are f32, three BF16 parts \
