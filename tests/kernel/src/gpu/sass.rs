@@ -153,14 +153,18 @@ impl Sass {
         self.count(|instruction| instruction.base() == base)
     }
 
-    /// The innermost loop with an instruction of that line of the source: for the line of a `for`,
-    /// the loop that it became.
+    /// The innermost loop with most instructions of that line of the source: for the line of a
+    /// `for`, the loop that it became.
     pub fn loop_at(&self, file: &str, line: u32) -> Option<Loop> {
         let of_line = |i: &&Instruction| {
             i.source.as_ref().is_some_and(|(name, at)| *at == line && name.ends_with(file))
         };
-        let has = |l: &&Loop| self.instructions.iter().filter(of_line).any(|i| l.contains(i));
-        self.loops.iter().filter(has).min_by_key(|l| l.last - l.first).copied()
+        let of =
+            |l: &Loop| self.instructions.iter().filter(of_line).filter(|i| l.contains(i)).count();
+        // What is copied row by row has small loops of the same line.
+        let most = self.loops.iter().map(of).filter(|count| *count > 0).max()?;
+        let all = self.loops.iter().filter(|l| of(l) == most);
+        all.min_by_key(|l| l.last - l.first).copied()
     }
 
     /// The instructions of a loop, those of loops inside it included.
