@@ -8,6 +8,7 @@ use crate::ops::{
     absorb::{AbsorbQuery, AbsorbValue},
     combine::Combine,
     embedding::Embedding,
+    feed::FeedTokens,
     gather::GatherRows,
     kv_convert::{KvAmax, KvConvert},
     kv_write::KvWrite,
@@ -150,6 +151,7 @@ pub struct DeviceShapes {
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "each variant is documented by the struct it holds")]
 pub enum Launch {
+    FeedTokens(FeedTokens),
     Embedding(Embedding),
     RmsNorm(RmsNorm),
     Linear(Linear),
@@ -180,6 +182,7 @@ impl Launch {
     /// [`PlanError`] that names the op, the argument, its value and what would do.
     pub fn check(&self, shapes: &DeviceShapes) -> Result<(), PlanError> {
         match self {
+            Self::FeedTokens(op) => op.check(shapes),
             Self::Embedding(op) => op.check(shapes),
             Self::RmsNorm(op) => op.check(shapes),
             Self::Linear(op) => op.check(shapes),

@@ -10,7 +10,7 @@ use tessera_runtime::cache::{LeaseId, NoopTracker, PageTracker, PoolSize, TagTra
 use tessera_runtime::checkpoint::{Checkpoint, WeightPolicy};
 use tessera_runtime::device::{CacheSpec, CpuDevice};
 use tessera_runtime::engine::named_kv_format;
-use tessera_runtime::model::{Attention, Forward, SeqInput, StepLimits};
+use tessera_runtime::model::{Attention, Forward, NewTokens, SeqInput, StepLimits};
 use tessera_runtime::request::RequestId;
 use tessera_runtime::schedule::{
     DecodeBatch, DecodeConfig, DecodeEvent, DecodeScheduler, Micros, Offer,
@@ -145,7 +145,8 @@ fn decode_step<T: PageTracker>(
             prompt_len: PROMPT_TOKENS,
         });
         let (start, ledger) = (seq.position, table.ledger());
-        inputs.push(SeqInput { tokens: &[7], start, pages: table.pages(), ledger, sample });
+        let tokens = NewTokens::Given(&[7]);
+        inputs.push(SeqInput { tokens, start, pages: table.pages(), ledger, sample });
     }
     let outputs = forward.step(&inputs)?;
     let is_sound = outputs.iter().all(|output| output.bad_page.is_none());

@@ -14,7 +14,7 @@ use tessera_runtime::cache::{LeaseId, NoopTracker, PageTracker, PoolSize, TagTra
 use tessera_runtime::checkpoint::{Checkpoint, WeightPolicy};
 use tessera_runtime::device::{CacheSpec, CpuDevice};
 use tessera_runtime::engine::named_kv_format;
-use tessera_runtime::model::{Attention, Forward, SeqInput, StepLimits};
+use tessera_runtime::model::{Attention, Forward, NewTokens, SeqInput, StepLimits};
 use tessera_runtime::request::RequestId;
 use tessera_runtime::schedule::{
     DecodeBatch, DecodeConfig, DecodeEvent, DecodeScheduler, Micros, Offer,
@@ -104,7 +104,8 @@ fn check<T: PageTracker>() {
                 let (params, tokens) = (params.clone(), Arc::default());
                 let sample = Some(SampleRow { params, position, tokens, prompt_len: 40 });
                 let (start, ledger) = (seq.position, table.ledger());
-                SeqInput { tokens: &[7], start, pages: table.pages(), ledger, sample }
+                let tokens = NewTokens::Given(&[7]);
+                SeqInput { tokens, start, pages: table.pages(), ledger, sample }
             }));
         });
         let (stepped, outputs) = allocations(|| forward.step(&inputs).unwrap());

@@ -112,7 +112,7 @@ pub fn render(model: &str, server: &ServerMetrics, engine: &EngineMetrics) -> St
 
 type Row<'a> = (&'static str, &'static str, &'a AtomicU64);
 
-fn counters<'a>(server: &'a ServerMetrics, engine: &'a EngineMetrics) -> [Row<'a>; 15] {
+fn counters<'a>(server: &'a ServerMetrics, engine: &'a EngineMetrics) -> [Row<'a>; 16] {
     [
         ("http_requests_total", "Requests on any path.", &server.http_requests_total),
         ("client_disconnects_total", "Clients gone early.", &server.client_disconnects_total),
@@ -129,6 +129,11 @@ fn counters<'a>(server: &'a ServerMetrics, engine: &'a EngineMetrics) -> [Row<'a
             "kv_saturated_elements_total",
             "Cache elements out of the format's range.",
             &engine.kv_saturated_elements_total,
+        ),
+        (
+            "decode_steps_ahead_total",
+            "Decode steps asked for before the one before was over.",
+            &engine.decode_steps_ahead_total,
         ),
         ("num_transfers_total", "Hand-offs done.", &engine.transfers_total),
         ("num_transfer_failed_reqs_total", "Hand-offs failed.", &engine.transfer_failed_total),

@@ -116,7 +116,19 @@ impl Engine {
     /// # Panics
     /// If it does not start.
     pub fn hooked(config: EngineConfig, model: EngineModel, hooks: [Hook; 2]) -> Self {
-        let devices = hooks.map(|hook| HookedDevice { inner: CpuDevice::new(), hook });
+        let inner = CpuDevice::new;
+        let devices = hooks.map(|hook| HookedDevice { inner: inner(), hook, runs_ahead: false });
+        let (handle, threads) = start_on(devices, config, model).expect("the engine starts");
+        Self { handle, threads }
+    }
+
+    /// As [`Engine::hooked`], on devices that are asked for a step before the last one is finished.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn ahead(config: EngineConfig, model: EngineModel, hooks: [Hook; 2]) -> Self {
+        let inner = CpuDevice::new;
+        let devices = hooks.map(|hook| HookedDevice { inner: inner(), hook, runs_ahead: true });
         let (handle, threads) = start_on(devices, config, model).expect("the engine starts");
         Self { handle, threads }
     }
@@ -255,6 +267,12 @@ pub fn greedy(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
     }
 }
 
+/// As [`greedy`], and nothing is asked but the tokens: what a device can sample by itself.
+pub fn likeliest(prompt: &[u32], max_tokens: usize) -> GenerateRequest {
+    let sampling = SampleParams { temperature: 0.0, ..SampleParams::default() };
+    GenerateRequest { sampling: Arc::new(sampling), ..greedy(prompt, max_tokens) }
+}
+
 /// A prompt of `len` tokens below 256 that differs for each `seed`.
 pub fn prompt(seed: u32, len: u32) -> Vec<u32> {
     (0..len).map(|i| (i * 37 + seed * 101 + i * i * seed) % 256).collect()
@@ -322,6 +340,7 @@ pub fn no_hook() -> Hook {
 pub struct HookedDevice {
     inner: CpuDevice,
     hook: Hook,
+    runs_ahead: bool,
 }
 
 impl std::fmt::Debug for HookedDevice {
@@ -338,6 +357,9 @@ impl Device for HookedDevice {
         self.inner.perform(launch)
     }
 
+    fn runs_ahead(&self) -> bool {
+        self.runs_ahead
+    }
     fn alloc(&mut self, kind: BufferType, len: usize) -> Done<BufferId> {
         self.inner.alloc(kind, len)
     }

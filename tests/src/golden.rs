@@ -13,7 +13,8 @@ use tessera_runtime::cache::{NoopTracker, PageId};
 use tessera_runtime::checkpoint::{Checkpoint, WeightPolicy};
 use tessera_runtime::device::{CacheSpec, CpuDevice, Device};
 use tessera_runtime::model::{
-    Attention, Forward, ModelSpec, ModelWeights, Sampled, SeqInput, StepLimits,
+    Attention, Forward, ModelSpec, ModelWeights, NewTokens, Sampled, SeqInput, SeqOutput,
+    StepLimits,
 };
 
 /// Tokens a page in these checks: not a divisor of the prompt's length, so pages end ragged.
@@ -110,7 +111,7 @@ impl Subject {
         let mut forward = self.forward(device, attention, tokens.len())?;
         let pages = pages(tokens.len());
         Ok(forward.logits(&SeqInput {
-            tokens,
+            tokens: NewTokens::Given(tokens),
             start: 0,
             pages: &pages,
             ledger: &(),
@@ -127,7 +128,8 @@ impl Subject {
         self.greedy_on(CpuDevice::new(), prompt, (count, chunk))
     }
 
-    /// As [`Subject::greedy`], on another device.
+    /// As [`Subject::greedy`], on another device. Where the device allows it, each step is submitted
+    /// before the one before is finished.
     ///
     /// # Errors
     /// Those of the device, and logits that are not finite.
@@ -141,35 +143,63 @@ impl Subject {
         let mut forward = self.forward(device, Attention::Expanded, total)?;
         let pages = pages(total);
         let params = Arc::new(SampleParams { temperature: 0.0, ..SampleParams::default() });
-        let mut tokens = prompt.to_vec();
-        let mut start = 0;
-        while tokens.len() < total {
-            if start >= prompt.len() {
-                forward.set_attention(Attention::Absorbed)?;
+        let sample = |position: usize| SampleRow {
+            params: params.clone(),
+            position: position as u64,
+            tokens: Arc::from([]),
+            prompt_len: prompt.len(),
+        };
+        let mut outputs = Vec::new();
+        for (index, tokens) in prompt.chunks(chunk.min(prompt.len())).enumerate() {
+            let (start, read) = (index * chunk, NewTokens::Given(tokens));
+            let end = start + tokens.len();
+            let sample = (end == prompt.len()).then(|| sample(end));
+            outputs = forward.step(&[input(read, (start, &pages), sample)])?;
+        }
+        let mut tokens = vec![sampled(outputs)?];
+        forward.set_attention(Attention::Absorbed)?;
+        let runs_ahead = forward.runs_ahead([&*params]);
+        let mut running = None;
+        for start in prompt.len()..total - 1 {
+            let read = match &running {
+                Some(_) => NewTokens::Sampled { row: 0 },
+                None => NewTokens::Given(&tokens[start - prompt.len()..]),
+            };
+            let sample = Some(sample(start + 1));
+            let ticket = forward.submit(&[input(read, (start, &pages), sample)])?;
+            if let Some(before) = running.replace(ticket) {
+                tokens.push(sampled(forward.finish::<NoopTracker>(before)?)?);
             }
-            let end = tokens.len().min(start.saturating_add(chunk));
-            let sample = (end == tokens.len()).then(|| SampleRow {
-                params: params.clone(),
-                position: tokens.len() as u64,
-                tokens: Arc::from([]),
-                prompt_len: prompt.len(),
-            });
-            let input =
-                SeqInput { tokens: &tokens[start..end], start, pages: &pages, ledger: &(), sample };
-            let output = forward.step::<NoopTracker>(&[input])?.remove(0);
-            start = end;
-            match output.sampled {
-                Some(Sampled::Token { id, .. }) => tokens.push(id),
-                Some(Sampled::NotFinite) => anyhow::bail!("logits are not finite at {start}"),
-                None => {}
+            if let Some(own) = running.take_if(|_| !runs_ahead) {
+                tokens.push(sampled(forward.finish::<NoopTracker>(own)?)?);
             }
         }
-        Ok(tokens.split_off(prompt.len()))
+        if let Some(last) = running {
+            tokens.push(sampled(forward.finish::<NoopTracker>(last)?)?);
+        }
+        Ok(tokens)
     }
 
     /// Vocabulary size.
     pub fn vocab_size(&self) -> usize {
         self.spec.vocab_size
+    }
+}
+
+fn input<'a>(
+    tokens: NewTokens<'a>,
+    (start, pages): (usize, &'a [PageId]),
+    sample: Option<SampleRow>,
+) -> SeqInput<'a, NoopTracker> {
+    SeqInput { tokens, start, pages, ledger: &(), sample }
+}
+
+/// The token of a step of one sequence.
+fn sampled(outputs: Vec<SeqOutput>) -> Result<u32> {
+    match outputs.into_iter().next().and_then(|output| output.sampled) {
+        Some(Sampled::Token { id, .. }) => Ok(id),
+        Some(Sampled::NotFinite) => anyhow::bail!("logits are not finite"),
+        None => anyhow::bail!("no sample"),
     }
 }
 

@@ -6,6 +6,7 @@ use tessera_kernels::launch::{BufferId, CacheId, Launch, RowView, WeightId};
 use tessera_kernels::ops::absorb::{AbsorbQuery, AbsorbValue};
 use tessera_kernels::ops::combine::Combine;
 use tessera_kernels::ops::embedding::Embedding;
+use tessera_kernels::ops::feed::{FeedTokens, given};
 use tessera_kernels::ops::gather::GatherRows;
 use tessera_kernels::ops::kv_convert::{KvAmax, KvConvert};
 use tessera_kernels::ops::kv_write::KvWrite;
@@ -172,6 +173,13 @@ impl<D: Device> Launches<D> {
         let out = self.out(3, hidden)?;
         self.device.perform(&Launch::GatherRows(GatherRows { x, rows, out }))?;
         self.keep("gather_rows", &out)?;
+
+        let (sampled, source) =
+            (self.i32s(&[30, -1, 32])?, self.i32s(&[2, given(7), 0, 1, given(0)])?);
+        let (num_rows, num_tokens, ids) = (3, 5, self.device.alloc_i32(5)?);
+        let op = FeedTokens { sampled, num_rows, source, ids, num_tokens };
+        self.device.perform(&Launch::FeedTokens(op))?;
+        self.keep_i32("ids", ids, num_tokens)?;
 
         for interleaved in [true, false] {
             let (heads, head_stride, rope_dim) = (3, 24, 8);
@@ -452,7 +460,7 @@ impl<D: Device> Launches<D> {
         for step in 0..steps {
             let queries = values(tokens * q.cols, 0.3 + step as f32 * 0.1);
             self.device.write_f32(q.buffer, &queries)?;
-            self.device.perform_plan(PlanKey([tokens, tokens, 0]), &plan)?;
+            self.device.perform_plan(PlanKey([tokens, tokens, 0, 0]), &plan)?;
             self.keep(&format!("step {step}"), &out)?;
             self.keep(&format!("lse {step}"), &lse)?;
         }
@@ -523,16 +531,18 @@ impl<D: Device> Launches<D> {
         for &target in targets {
             let bytes = CacheSpec { format: target, ..spec }.page_bytes();
             let out = self.device.alloc_bytes(bytes)?;
-            let saturated = self.device.alloc_u32(1)?;
-            self.device.write_u32(saturated, &[1000])?;
+            let mut counts = vec![1000; layers * spec.page_size];
+            let saturated = self.device.alloc_u32(counts.len())?;
+            self.device.write_u32(saturated, &counts)?;
             let target_scales = self.f32s(&[0.002, 0.06])?;
             let op = KvConvert { cache, page, valid_tokens, target, target_scales, out, saturated };
             self.device.perform(&Launch::KvConvert(op))?;
-            let (mut codes, mut count) = (vec![0; bytes], [0]);
+            let mut codes = vec![0; bytes];
             self.device.read_bytes(out, &mut codes)?;
-            self.device.read_u32(saturated, &mut count)?;
+            self.device.read_u32(saturated, &mut counts)?;
             self.outputs.push((format!("codes of {}", target.name), decode(target, &codes)));
-            self.outputs.push((format!("clamped for {}", target.name), vec![count[0] as f32]));
+            let counts = counts.into_iter().map(|count| count as f32).collect();
+            self.outputs.push((format!("clamped for {}", target.name), counts));
         }
         let digests = self.device.alloc_u64(layers)?;
         let key = DigestKey { owner: 3, generation: 1, logical_page: 2, valid_tokens };

@@ -234,7 +234,7 @@ fn check_broken(gather: &mut Gather, error: &CudaError) {
     let Gather { device, rows, launch, .. } = gather;
     assert_eq!(cuda_error(device.write_i32(*rows, &[0])), *error);
     assert_eq!(cuda_error(device.perform(launch)), *error);
-    assert_eq!(cuda_error(device.perform_plan(PlanKey([1, 1, 1]), &[])), *error);
+    assert_eq!(cuda_error(device.perform_plan(PlanKey([1, 1, 1, 0]), &[])), *error);
     assert_eq!(cuda_error(device.alloc_f32(1)), *error);
     assert_eq!(cuda_error(gather.read()), *error);
 }

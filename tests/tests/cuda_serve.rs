@@ -132,6 +132,86 @@ fn two_devices_answer_as_the_cpu_does() {
     });
 }
 
+/// What `/metrics` says of a counter without labels of its own.
+async fn metric(addr: SocketAddr, name: &str) -> u64 {
+    let text = ask(addr, "GET", "/metrics", b"").await.body;
+    let text = String::from_utf8(text).unwrap();
+    let line = text.lines().find(|line| line.starts_with(&format!("tessera:{name}{{")));
+    line.and_then(|line| line.rsplit(' ').next()).unwrap().parse().unwrap()
+}
+
+/// The decode pool waits once a step, for a step behind which the next one is queued already: the
+/// device never runs dry while there is something to do.
+#[test]
+fn a_step_is_asked_for_before_the_last_is_read() {
+    const TOKENS: usize = 24;
+    let folder = PROGRAM.folder("waits");
+    let file = folder.join("waits.jsonl");
+    // The process that runs the test's body has the file, the other one reads it.
+    if std::env::var_os("TESSERA_EMULATOR_WAITS").is_none() {
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+    }
+    // Nothing is done on the device before somebody waits for it.
+    let settings = [("WAITS", file.to_str().unwrap()), ("LATENCY", "1000000")];
+    let name = "a_step_is_asked_for_before_the_last_is_read";
+    let told = on_stand_in(name, &settings, || async {
+        let flags = [&BF16[..], &["--page-size", "8"]].concat();
+        let served = serve(&args(&["f32", "bf16"], &flags)).await;
+        let body = france(json!({"temperature": 0, "ignore_eos": true, "max_tokens": TOKENS}));
+        assert_eq!(chat(served.addr, &body).await.status, 200);
+        // The first token is the prefill pool's, and nothing runs before the second.
+        assert_eq!(metric(served.addr, "decode_steps_ahead_total").await, TOKENS as u64 - 2);
+        served.finish().await.unwrap();
+    });
+    if told.is_none() {
+        return;
+    }
+    let waits = std::fs::read_to_string(&file).unwrap();
+    let waits = waits.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let waits: Vec<Value> = waits.collect();
+    // Work behind each wait of a pool, up to the end of the engine, which waits for the streams.
+    let behind = |pool: &str| -> Vec<u64> {
+        let own = waits.iter().filter(|wait| wait["thread"] == pool);
+        let own = own.take_while(|wait| wait["wait"] == "Event");
+        own.map(|wait| wait["behind"].as_u64().unwrap()).collect()
+    };
+    // The prompt, and all of its pages.
+    assert_eq!(behind("prefill"), [0, 0], "{waits:?}");
+    let (behind, steps) = (behind("decode"), TOKENS - 1);
+    let pages = behind.len() - steps;
+    assert!((3..8).contains(&pages), "{pages} pages that arrived: {waits:?}");
+    let behind = &behind[pages..];
+    // Inputs, the recorded step and its results.
+    assert!(behind[..steps - 1].iter().all(|&behind| behind > 5), "{behind:?}");
+    assert_eq!(behind[steps - 1], 0, "nothing follows the last step");
+}
+
+/// A batch in which the host samples is finished before the next one is asked for.
+#[test]
+fn what_the_host_samples_is_waited_for() {
+    on_stand_in("what_the_host_samples_is_waited_for", &[], || async {
+        let served = serve(&args(&["f32", "bf16"], &BF16)).await;
+        let body = |more: Value| {
+            let mut body = json!({"ignore_eos": true, "max_tokens": 5, "return_token_ids": true});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            france(body)
+        };
+        let drawn = body(json!({"temperature": 1, "seed": 3}));
+        let first = chat(served.addr, &drawn).await.json();
+        assert_eq!(metric(served.addr, "decode_steps_ahead_total").await, 0);
+        let alone = chat(served.addr, &body(json!({"temperature": 0}))).await.json();
+        // Together, in whatever order they meet: the same tokens.
+        let addr = served.addr;
+        let other = tokio::spawn(async move { chat(addr, &drawn).await.json() });
+        let together = chat(served.addr, &body(json!({"temperature": 0}))).await.json();
+        let ids = |answer: &Value| answer["choices"][0]["token_ids"].clone();
+        assert_eq!(ids(&other.await.unwrap()), ids(&first));
+        assert_eq!(ids(&together), ids(&alone));
+        served.finish().await.unwrap();
+    });
+}
+
 /// A device that is lost while an answer is streamed ends the engine: nothing hangs.
 #[test]
 fn a_lost_device_ends_the_engine() {
@@ -150,6 +230,35 @@ fn a_lost_device_ends_the_engine() {
         assert_eq!(ask(served.addr, "GET", "/metrics", b"").await.status, 200);
         let stopped = served.finish().await.unwrap_err();
         assert!(message.contains(&stopped.reason), "{message} and {stopped}");
+    });
+}
+
+/// Memory that runs out when a batch grows, while the step before it runs.
+#[test]
+fn memory_that_runs_out_with_a_step_in_flight_ends_the_engine() {
+    // What a batch of two grows first; 256 to 259 are allocations for it.
+    let faults = [("FAULTS", "alloc:257")];
+    let name = "memory_that_runs_out_with_a_step_in_flight_ends_the_engine";
+    on_stand_in(name, &faults, || async {
+        let served = serve(&args(&["f32", "bf16"], &BF16)).await;
+        let (addr, body) =
+            (served.addr, france(json!({"temperature": 0, "ignore_eos": true, "max_tokens": 40})));
+        let other = body.clone();
+        let first = tokio::spawn(async move { chat(addr, &other).await });
+        while metric(addr, "decode_steps_ahead_total").await < 3 {
+            let ready = ask(addr, "GET", "/health/ready", b"").await;
+            assert_eq!(ready.status, 200, "the engine died before a step was in flight");
+        }
+        let second = chat(addr, &body).await;
+        for answer in [first.await.unwrap(), second] {
+            let error = answer.json()["error"].clone();
+            assert_eq!((answer.status, &error["code"]), (503, &json!("engine_died")), "{error}");
+            let message = error["message"].as_str().unwrap();
+            assert!(message.contains("decode pool: device: cuda: "), "{message}");
+            assert!(message.contains("bytes of device memory for"), "{message}");
+        }
+        assert_eq!(ask(addr, "GET", "/health/ready", b"").await.status, 503);
+        served.finish().await.unwrap_err();
     });
 }
 

@@ -3,7 +3,7 @@
 use tessera_runtime::cache::{PageId, PageTag, TagTracker};
 use tessera_runtime::device::{CacheSpec, CpuDevice, Device};
 use tessera_runtime::engine::{EngineConfig, EngineModel, Fault, named_kv_format};
-use tessera_runtime::model::{Attention, Forward, SeqInput, StepLimits};
+use tessera_runtime::model::{Attention, Forward, NewTokens, SeqInput, StepLimits};
 use tessera_runtime::request::{FinishReason, GenerateRequest, IntegrityKind, RequestError};
 use tessera_tests::engine::{
     Engine, Said, Sizes, config, count, golden, greedy, model, prompt, wait_until,
@@ -94,7 +94,7 @@ fn a_request_with_a_bent_page_table_writes_to_nobody() {
     }
     let (owner, other) = (vec![PageTag(11)], vec![PageTag(10)]);
     let step = |pages, ledger, tokens| SeqInput::<'_, TagTracker> {
-        tokens,
+        tokens: NewTokens::Given(tokens),
         start: 0,
         pages,
         ledger,

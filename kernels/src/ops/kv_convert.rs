@@ -24,7 +24,7 @@ pub struct KvAmax {
 /// # Shapes
 /// - `target_scales`: f32 `[num_layers]`
 /// - `out`: bytes `[num_layers][page_size, entry]` in the target format; zero past `valid_tokens`
-/// - `saturated`: u32 `[1]`; the count of clamped elements is added
+/// - `saturated`: u32 `[num_layers][page_size]`, clamped elements of each token
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "see Shapes")]
 pub struct KvConvert {
@@ -90,7 +90,8 @@ impl KvConvert {
         let bytes = CacheSpec { format: self.target, ..*spec }.page_bytes();
         check.array("target_scales", self.target_scales, BufferType::F32, spec.num_layers)?;
         check.array("out", self.out, BufferType::Bytes, bytes)?;
-        check.array("saturated", self.saturated, BufferType::U32, 1)
+        let counts = spec.num_layers * spec.page_size;
+        check.array("saturated", self.saturated, BufferType::U32, counts)
     }
 
     /// Converts.
@@ -102,7 +103,7 @@ impl KvConvert {
         cache: &CacheView<'_>,
         target_scales: &[f32],
         out: &mut [u8],
-        saturated: &mut u32,
+        saturated: &mut [u32],
     ) -> Result<(), PlanError> {
         let spec = &cache.spec;
         let target_scales = &target_scales[..spec.num_layers];
@@ -115,17 +116,22 @@ impl KvConvert {
         let mut real = vec![0.0; spec.entry];
         let out = &mut out[..target.page_bytes()];
         out.fill(0);
-        for (layer, out) in out.chunks_exact_mut(target.page_layer_bytes()).enumerate() {
+        let saturated = &mut saturated[..spec.num_layers * spec.page_size];
+        saturated.fill(0);
+        let layers = out.chunks_exact_mut(target.page_layer_bytes());
+        let layers = layers.zip(saturated.chunks_exact_mut(spec.page_size)).enumerate();
+        for (layer, (out, saturated)) in layers {
             let target_scale = target_scales[layer];
             let same_scale = cache.scale(layer, self.page as usize) == target_scale;
             let same = spec.format.element == self.target.element && same_scale;
             let tokens = slots(spec, self.page, self.valid_tokens);
-            for (slot, out) in tokens.zip(out.chunks_exact_mut(target.entry_bytes())) {
+            let out = out.chunks_exact_mut(target.entry_bytes());
+            for (slot, (out, clamped)) in tokens.zip(out.zip(saturated)) {
                 if same {
                     out.copy_from_slice(cache.codes(layer, slot));
                 } else {
                     cache.decode(&decoder, layer, slot, &mut real);
-                    *saturated += encode(self.target.element, &real, target_scale, out);
+                    *clamped = encode(self.target.element, &real, target_scale, out);
                 }
             }
         }

@@ -10,6 +10,7 @@ mod check;
 pub mod combine;
 mod dot;
 pub mod embedding;
+pub mod feed;
 pub mod gather;
 pub mod kv_convert;
 pub mod kv_write;

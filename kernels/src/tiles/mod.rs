@@ -4,6 +4,7 @@
 //! both to the f64 evaluator. Nothing here runs: `kernels/artifacts` makes code of it.
 
 pub mod absorb;
+pub mod feed;
 pub mod gather;
 pub mod gqa;
 pub mod kv_convert;
@@ -28,6 +29,7 @@ pub fn entries() -> Vec<Entry> {
     vec![
         absorb::absorb_query(),
         absorb::absorb_value(),
+        feed::feed_tokens(),
         gather::embedding(),
         gather::gather_rows(),
         gqa::gqa_decode(),

@@ -160,11 +160,12 @@ fn convert(
         saturated: BufferId(2),
     };
     let bytes = CacheSpec { format: target, ..cache.spec }.page_bytes();
-    // Junk that must go, one byte that must stay, and a count that is added to.
-    let (mut out, mut saturated) = (vec![0xaa; bytes + 1], 10);
+    // Junk that must go, but for one byte and one count that must stay.
+    let counts = cache.spec.num_layers * cache.spec.page_size;
+    let (mut out, mut saturated) = (vec![0xaa; bytes + 1], vec![10; counts + 1]);
     op.reference(cache, target_scales, &mut out, &mut saturated)?;
-    assert_eq!(out.pop(), Some(0xaa));
-    Ok((out, saturated - 10))
+    assert_eq!((out.pop(), saturated.pop()), (Some(0xaa), Some(10)));
+    Ok((out, saturated.iter().sum()))
 }
 
 #[test]

@@ -8,6 +8,7 @@ use tessera_kernels::launch::{
 use tessera_kernels::ops::absorb::{AbsorbQuery, AbsorbValue};
 use tessera_kernels::ops::combine::Combine;
 use tessera_kernels::ops::embedding::Embedding;
+use tessera_kernels::ops::feed::FeedTokens;
 use tessera_kernels::ops::gather::GatherRows;
 use tessera_kernels::ops::kv_convert::{KvAmax, KvConvert};
 use tessera_kernels::ops::kv_write::KvWrite;
@@ -236,6 +237,10 @@ fn linear() -> Linear {
     Linear { x: view(X, 3, 4), weight: SQUARE, out: view(OUT, 3, 4) }
 }
 
+fn feed() -> FeedTokens {
+    FeedTokens { sampled: I32, num_rows: 2, source: I32_B, ids: I32_C, num_tokens: 3 }
+}
+
 fn gather() -> GatherRows {
     GatherRows { x: view(X, 3, 4), rows: I32, out: view(OUT, 2, 4) }
 }
@@ -256,6 +261,7 @@ fn check_params(params: SampleParams) -> Launch {
 fn plans_that_fit_pass() {
     use Launch as L;
     let launches = [
+        L::FeedTokens(feed()),
         L::Embedding(embedding()),
         L::RmsNorm(norm()),
         L::Linear(linear()),
@@ -294,6 +300,10 @@ fn plans_of_rows_that_do_not_fit_are_refused() {
     use Launch as L;
     let wide = view(OUT, 3, 5);
     let cases = [
+        (L::FeedTokens(FeedTokens { sampled: SHORT, ..feed() }), ("feed_tokens", "sampled")),
+        (L::FeedTokens(FeedTokens { source: I64, ..feed() }), ("feed_tokens", "source")),
+        (L::FeedTokens(FeedTokens { ids: SHORT, ..feed() }), ("feed_tokens", "ids")),
+        (L::FeedTokens(FeedTokens { ids: I32, ..feed() }), ("feed_tokens", "ids")),
         (L::Embedding(Embedding { table: NO_WEIGHT, ..embedding() }), ("embedding", "table")),
         (L::Embedding(Embedding { out: wide, ..embedding() }), ("embedding", "out")),
         (L::Embedding(Embedding { ids: I64, ..embedding() }), ("embedding", "ids")),
@@ -447,6 +457,7 @@ fn plans_of_the_cache_that_do_not_fit_are_refused() {
         // Two layers of four tokens of six elements of two bytes are 96 bytes, not 64.
         (L::KvConvert(KvConvert { target: kv("bf16"), ..convert() }), ("kv_convert", "out")),
         (L::KvConvert(KvConvert { saturated: U64, ..convert() }), ("kv_convert", "saturated")),
+        (L::KvConvert(KvConvert { saturated: SHORT, ..convert() }), ("kv_convert", "saturated")),
     ];
     for (launch, want) in cases {
         refused(&launch, want);

@@ -4,6 +4,7 @@ use super::{named, view, wave, weight};
 use tessera_kernels::launch::{BufferId, RowView, WeightId};
 use tessera_kernels::ops::combine::{Combine, CombineInputs};
 use tessera_kernels::ops::embedding::Embedding;
+use tessera_kernels::ops::feed::{FeedTokens, given};
 use tessera_kernels::ops::gather::GatherRows;
 use tessera_kernels::ops::linear::GroupedLinear;
 use tessera_kernels::ops::permute::Permute;
@@ -108,6 +109,20 @@ fn gather_copies_rows_and_refuses_those_outside() {
     for bad in [-1, 3] {
         assert_eq!(named(&run(&[bad]).unwrap_err()), ("gather_rows", "rows"));
     }
+}
+
+#[test]
+fn feeding_takes_what_was_sampled_or_given() {
+    let run = |source: &[i32]| {
+        let [sampled, from, ids] = [1, 2, 3].map(BufferId);
+        let num_tokens = source.len();
+        let op = FeedTokens { sampled, num_rows: 3, source: from, ids, num_tokens };
+        let mut ids = vec![9; num_tokens];
+        op.reference(&[40, -1, 42, 43], source, &mut ids).map(|()| ids)
+    };
+    assert_eq!(run(&[2, 0, given(0), given(163_839)]).unwrap(), [42, 40, 0, 163_839]);
+    assert_eq!(run(&[1]).unwrap(), [0], "no token was sampled");
+    assert_eq!(named(&run(&[0, 3]).unwrap_err()), ("feed_tokens", "source"));
 }
 
 /// Order, offsets and permuted first column of tokens `0.0, 1.0, ..`.

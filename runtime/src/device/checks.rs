@@ -62,4 +62,15 @@ impl Target<'_> {
             Self::Bytes(_) => BufferType::Bytes,
         }
     }
+
+    pub(super) const fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::I32(values) => values.len(),
+            Self::I64(values) => values.len(),
+            Self::U32(values) => values.len(),
+            Self::U64(values) => values.len(),
+            Self::Bytes(values) => values.len(),
+        }
+    }
 }

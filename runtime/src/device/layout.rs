@@ -5,7 +5,7 @@ use std::ops::Range;
 use tessera_kernels::launch::{CacheSpec, PlanError};
 use tessera_kernels::ops::mla_prefill::{MlaDims, PagedBatch};
 use tessera_kernels::ops::rope::Rotation;
-use tessera_kernels::ops::sample::SampleRow;
+use tessera_kernels::ops::sample::SampleParams;
 
 /// Cached tokens that one program of a decode step attends to: more become parts, side by side.
 pub(super) const SPLIT_TOKENS: usize = 512;
@@ -122,9 +122,8 @@ pub(super) fn invert(order: &[i32], row_of: &mut [i32]) -> Result<(), PlanError>
     Ok(())
 }
 
-/// Whether a row is answered by its likeliest token alone.
-pub(super) fn wants_likeliest(row: &SampleRow) -> bool {
-    let params = &row.params;
+/// Whether a row of these is answered by its likeliest token alone.
+pub(crate) fn wants_likeliest(params: &SampleParams) -> bool {
     let is_plain = !params.has_penalty() && params.logit_bias.is_empty();
     params.is_greedy() && is_plain && params.top_logprobs.unwrap_or(0) == 0
 }

@@ -17,6 +17,7 @@ pub use cuda::{
     CudaDevice, CudaError, DeviceFacts, DeviceMemory, KernelBundle, Launcher, LoadedKernel,
     UploadHook,
 };
+pub(crate) use layout::wants_likeliest;
 pub use tessera_kernels::launch::CacheSpec;
 
 use std::fmt::Debug;
@@ -76,7 +77,12 @@ pub enum DeviceError {
 
 /// What the launches of a plan depend on: plans of one key are the same launches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PlanKey(pub [usize; 3]);
+pub struct PlanKey(pub [usize; 4]);
+
+/// A read that was started, to be given to [`Device::finish_read`] once.
+#[derive(Debug)]
+#[must_use = "a read that is not finished brings nothing"]
+pub struct ReadTicket(Option<usize>);
 
 impl From<PackError> for DeviceError {
     fn from(error: PackError) -> Self {
@@ -170,6 +176,40 @@ pub trait Device: Debug + Send {
     /// # Errors
     /// As [`Device::write`].
     fn read(&self, id: BufferId, values: Target<'_>) -> Result<(), DeviceError>;
+
+    /// Whether launches go on while the host does something else. Where they do not, all that was
+    /// asked is done when asking returns, and there is nothing to gain from asking ahead.
+    fn runs_ahead(&self) -> bool {
+        false
+    }
+
+    /// Starts to read a prefix of each of several buffers, as they are after all that was asked so
+    /// far, whatever is asked before the read is finished. A device that has the values fills the
+    /// targets now.
+    ///
+    /// # Errors
+    /// As [`Device::write`].
+    fn start_read(
+        &mut self,
+        reads: &mut [(BufferId, Target<'_>)],
+    ) -> Result<ReadTicket, DeviceError> {
+        self.read_all(reads)?;
+        Ok(ReadTicket(None))
+    }
+
+    /// Waits for a read, and for nothing that was asked after it was started. `targets` are those it
+    /// was started with.
+    ///
+    /// # Errors
+    /// What went wrong on the device since the last read.
+    fn finish_read(
+        &mut self,
+        ticket: ReadTicket,
+        targets: &mut [(BufferId, Target<'_>)],
+    ) -> Result<(), DeviceError> {
+        let (ReadTicket(_), _) = (ticket, targets);
+        Ok(())
+    }
 
     /// Reads a prefix of each of several buffers, with one wait where reading is waiting.
     ///

@@ -21,6 +21,9 @@ use tessera_kernels::ops::{Rows, RowsMut};
 /// Runs `launch`, which `Launch::check` has passed, on the ambient thread pool.
 pub(super) fn perform(device: &mut CpuDevice, launch: &Launch) -> Result<(), PlanError> {
     match launch {
+        Launch::FeedTokens(op) => device.lend([op.ids], |device, [ids]| {
+            op.reference(device.i32(op.sampled), device.i32(op.source), ids.i32())
+        }),
         Launch::Embedding(op) => device.lend([op.out.buffer], |device, [out]| {
             op.reference(device.i32(op.ids), device.weight(op.table), out.rows(&op.out))
         }),
@@ -187,7 +190,7 @@ fn page_tag_check(device: &mut CpuDevice, op: &PageTagCheck) -> Result<(), PlanE
 fn kv_convert(device: &mut CpuDevice, op: &KvConvert) -> Result<(), PlanError> {
     device.lend([op.out, op.saturated], |device, [out, saturated]| {
         let scales = device.f32(op.target_scales);
-        op.reference(&device.cache_view(op.cache), scales, out.bytes(), &mut saturated.u32()[0])
+        op.reference(&device.cache_view(op.cache), scales, out.bytes(), saturated.u32())
     })
 }
 

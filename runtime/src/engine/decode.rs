@@ -1,15 +1,16 @@
-//! The decode pool's thread: receives requests, and gives each one token a step.
+//! The decode pool's thread: receives requests, and gives each one token a step (`steps.rs`).
 
 use super::config::Clock;
 use super::handle::Fault;
 use super::pool::{digest_key, gauge, mirror_tags};
 use super::prefill::{PoolError, PrefillInbox, error_chain};
 use super::record::{Record, Shared, add};
+use super::steps::Flight;
 use crate::cache::{LeaseId, PageId, PageTag, PageTracker, tracking};
-use crate::device::{Device, DeviceError};
-use crate::model::{Forward, SeqInput, SeqOutput};
-use crate::request::{IntegrityKind, RequestError, RequestId};
-use crate::schedule::{DecodeBatch, DecodeEvent, DecodeScheduler, DecodeSeq};
+use crate::device::Device;
+use crate::model::{ArrivingDigests, Forward, SeqInput};
+use crate::request::{RequestError, RequestId};
+use crate::schedule::{DecodeBatch, DecodeEvent, DecodeScheduler};
 use crate::transfer::{
     AbortReason, Message, PageMessage, PeerGone, Receiver, ReceiverAction, WireEnd,
 };
@@ -30,20 +31,35 @@ pub(super) enum DecodeInbox {
 
 /// A request in the decode pool.
 #[derive(Debug)]
-struct Resident {
-    record: Record,
+pub(super) struct Resident {
+    pub(super) record: Record,
     /// Scales of its pages, as they came with them.
-    scales: Arc<[f32]>,
+    pub(super) scales: Arc<[f32]>,
     /// Pages of its table that have their scales.
-    scaled_pages: usize,
+    pub(super) scaled_pages: usize,
 }
 
 /// What the thread begins with empty.
 #[derive(Debug, Default)]
 pub(super) struct DecodeState {
-    residents: BTreeMap<RequestId, Resident>,
-    events: Vec<DecodeEvent>,
-    faults: Vec<Fault>,
+    pub(super) residents: BTreeMap<RequestId, Resident>,
+    pub(super) events: Vec<DecodeEvent>,
+    pub(super) faults: Vec<Fault>,
+    /// The step that runs while the next one is prepared.
+    pub(super) flight: Option<Flight>,
+    /// Pages that arrived in this turn and whose digests are on their way.
+    unchecked: Vec<Unchecked>,
+}
+
+/// A page that was written and not yet checked.
+#[derive(Debug)]
+struct Unchecked {
+    request: RequestId,
+    lease: LeaseId,
+    place: PageId,
+    index: usize,
+    wanted: Arc<[u64]>,
+    found: ArrivingDigests,
 }
 
 /// The decode pool.
@@ -80,6 +96,7 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
             }
         }
         // Nothing is left but books to close: what the peer had leased, and what just ended.
+        self.land()?;
         let actions = self.receiver.disconnected();
         self.act(actions)?;
         let events = std::mem::take(&mut self.state.events);
@@ -94,8 +111,12 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
         batch: &mut DecodeBatch,
         changes: &mut Vec<(PageId, PageTag)>,
     ) -> Result<(), PoolError> {
-        self.take_inbox(batch.seqs.is_empty())?;
+        self.take_inbox(batch.seqs.is_empty() && self.state.flight.is_none())?;
         self.drop_unwanted()?;
+        if self.state.flight.is_some() && !self.scheduler.can_grow_all() {
+            // Who is preempted is read again with all it has generated, so that must be known.
+            self.land()?;
+        }
         let events = std::mem::take(&mut self.state.events);
         self.scheduler.step((self.clock)(), events, batch);
         debug_assert_eq!(self.scheduler.audit().err(), None);
@@ -103,7 +124,8 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
         tracking! {
             mirror_tags(&mut self.forward, self.scheduler.pool_mut(), changes)?;
         }
-        self.run_seqs(&batch.seqs)?;
+        self.run_batch(batch)?;
+        self.check_pages()?;
         self.show();
         match self.shared.is_drained() {
             true => self.tell_prefill(PrefillInbox::Wake),
@@ -136,7 +158,11 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
             let actions = self.receiver.on_message(message);
             self.act(actions)?;
         }
-        Ok(())
+        match self.state.flight {
+            // Their digests come after it, so they are looked at when it is over.
+            Some(_) => Ok(()),
+            None => self.check_pages(),
+        }
     }
 
     fn offered(&mut self, record: Record) {
@@ -184,7 +210,7 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
         Ok(())
     }
 
-    /// Writes an arriving page, if the lease still allows it, and checks what lies there then.
+    /// Writes an arriving page, if the lease still allows it, and asks what lies there then.
     fn write(
         &mut self,
         request: RequestId,
@@ -202,13 +228,33 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
         resident.scaled_pages = resident.scaled_pages.max(page.index + 1);
         let tokens = resident.record.tokens.len();
         let page_size = self.forward.cache_spec().page_size;
-        let key = digest_key(lease, page.index, page_size, tokens);
-        let ok = !self.integrity || self.forward.digests(place, key)? == *page.digests;
-        if !ok {
-            self.state.events.push(DecodeEvent::Fault { request, pages: vec![place] });
+        if !self.integrity {
+            let actions = self.receiver.page_verified(lease, page.index, true);
+            return self.act(actions);
         }
-        let actions = self.receiver.page_verified(lease, page.index, ok);
-        self.act(actions)
+        let key = digest_key(lease, page.index, page_size, tokens);
+        let found = self.forward.start_digests(place, key)?;
+        let (index, wanted) = (page.index, page.digests.clone());
+        self.state.unchecked.push(Unchecked { request, lease, place, index, wanted, found });
+        Ok(())
+    }
+
+    /// Compares the digests of pages that have arrived with those that were sent.
+    fn check_pages(&mut self) -> Result<(), PoolError> {
+        for page in std::mem::take(&mut self.state.unchecked) {
+            let Unchecked { request, lease, place, index, wanted, found } = page;
+            let is_sound = self.forward.finish_digests(found)? == *wanted;
+            // The transfer may have ended meanwhile, and the page be somebody else's.
+            if !self.scheduler.pool_mut().may_write(lease, place) {
+                continue;
+            }
+            if !is_sound {
+                self.state.events.push(DecodeEvent::Fault { request, pages: vec![place] });
+            }
+            let actions = self.receiver.page_verified(lease, index, is_sound);
+            self.act(actions)?;
+        }
+        Ok(())
     }
 
     /// The hand-off is committed: the withheld first token may leave.
@@ -240,112 +286,6 @@ impl<D: Device, T: PageTracker> DecodeWorker<D, T> {
             }
             if let Some(message) = self.receiver.abort(id, AbortReason::Refused) {
                 self.send(message)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn run_seqs(&mut self, seqs: &[DecodeSeq]) -> Result<(), PoolError> {
-        if seqs.is_empty() {
-            return Ok(());
-        }
-        self.scale_new_pages(seqs)?;
-        let bent = self.do_damage(seqs[0].request)?;
-        let mut inputs = SeqInput::recycle(std::mem::take(&mut self.inputs));
-        for (index, seq) in seqs.iter().enumerate() {
-            let record = &self.state.residents[&seq.request].record;
-            let table = self.scheduler.table(seq.request).expect("a running request has pages");
-            let pages = match &bent {
-                Some(bent) if index == 0 => bent,
-                _ => table.pages(),
-            };
-            inputs.push(SeqInput {
-                tokens: &record.tokens[seq.position..=seq.position],
-                start: seq.position,
-                pages,
-                ledger: table.ledger(),
-                sample: Some(record.sample_row()),
-            });
-        }
-        let outputs = self.forward.step(&inputs)?;
-        self.inputs = SeqInput::recycle(inputs);
-        add(&self.shared.metrics.decode.steps_total, 1);
-        for (seq, output) in seqs.iter().zip(outputs) {
-            self.after_step(seq.request, output)?;
-        }
-        Ok(())
-    }
-
-    /// Gives pages that a sequence grew into the scales of its request.
-    fn scale_new_pages(&mut self, seqs: &[DecodeSeq]) -> Result<(), DeviceError> {
-        if !self.forward.cache_spec().format.scaled {
-            return Ok(());
-        }
-        for seq in seqs {
-            let resident = self.state.residents.get_mut(&seq.request);
-            let (Some(resident), Some(table)) = (resident, self.scheduler.table(seq.request))
-            else {
-                continue;
-            };
-            for &page in &table.pages()[resident.scaled_pages.min(table.pages().len())..] {
-                self.forward.set_page_scales(page, &resident.scales)?;
-            }
-            resident.scaled_pages = table.pages().len();
-        }
-        Ok(())
-    }
-
-    /// Does the damage asked for to `victim`; its page table, if that was to be bent.
-    fn do_damage(&mut self, victim: RequestId) -> Result<Option<Vec<PageId>>, DeviceError> {
-        let mut bent = None;
-        for fault in std::mem::take(&mut self.state.faults) {
-            let table = self.scheduler.table(victim).expect("a running request has pages");
-            match fault {
-                Fault::PageTableEntry => {
-                    let mut pages = table.pages().to_vec();
-                    let num_pages = self.forward.cache_spec().num_pages;
-                    pages[0].0 = (pages[0].0 + 1) % u32::try_from(num_pages).unwrap_or(u32::MAX);
-                    bent = Some(pages);
-                }
-                Fault::PageTag => {
-                    if let (&page, Some(tag)) = (&table.pages()[0], table.tags().first()) {
-                        self.forward.set_page_tag(page, PageTag(!tag.0))?;
-                    }
-                }
-                // Done where pages leave, in the prefill pool.
-                Fault::PageInFlight => {}
-            }
-        }
-        Ok(bent)
-    }
-
-    fn after_step(&mut self, id: RequestId, output: SeqOutput) -> Result<(), PoolError> {
-        add(&self.shared.metrics.kv_saturated_elements_total, output.saturated);
-        let Some(resident) = self.state.residents.get_mut(&id) else { return Ok(()) };
-        let record = &mut resident.record;
-        if let Some(index) = output.bad_page {
-            // The sample is withheld: it was computed from a page that may be another request's.
-            record.fail(RequestError::KvIntegrity { kind: IntegrityKind::PageTag });
-            let table = self.scheduler.table(id).expect("a running request has pages");
-            let pages = vec![table.pages()[index]];
-            self.state.events.push(DecodeEvent::Fault { request: id, pages });
-            self.state.residents.remove(&id);
-            return Ok(());
-        }
-        let Some(sampled) = output.sampled else { return Ok(()) };
-        match record.token(sampled) {
-            Ok(token) => {
-                if record.push(token) {
-                    self.state.events.push(DecodeEvent::Finish(id));
-                    self.state.residents.remove(&id);
-                }
-            }
-            Err(error) => {
-                record.fail(error);
-                let table = self.scheduler.table(id).expect("a running request has pages");
-                table.pages().iter().try_for_each(|&page| self.forward.clear_page(page))?;
-                self.state.events.push(DecodeEvent::Abort(id));
-                self.state.residents.remove(&id);
             }
         }
         Ok(())

@@ -84,6 +84,8 @@ pub struct EngineMetrics {
     pub kv_integrity_page_tag_total: AtomicU64,
     pub kv_integrity_page_digest_total: AtomicU64,
     pub kv_saturated_elements_total: AtomicU64,
+    /// Decode steps that were asked for before the one before was finished.
+    pub decode_steps_ahead_total: AtomicU64,
     pub transfers_total: AtomicU64,
     pub transfer_failed_total: AtomicU64,
     pub transfer_bytes_total: AtomicU64,

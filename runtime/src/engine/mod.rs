@@ -17,6 +17,7 @@ mod pool;
 mod prefill;
 mod record;
 mod start;
+mod steps;
 
 pub use config::{
     Clock, EngineConfig, KvScales, PoolConfig, StartError, kv_bytes_per_token, named_kv_format,

@@ -3,7 +3,7 @@
 use super::info::PoolMetrics;
 use crate::cache::{NoopTracker, PageCounts, PageId, PagePool, PageTag, PageTracker};
 use crate::device::{Device, DeviceError};
-use crate::model::{Forward, SeqInput};
+use crate::model::{Forward, NewTokens, SeqInput};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tessera_kernels::formats::KvFormat;
@@ -37,7 +37,8 @@ pub(super) fn warm_up<D: Device>(
     let params = SampleParams { temperature: 0.0, ..SampleParams::default() };
     let (params, tokens) = (Arc::new(params), Arc::from([]));
     let sample = Some(SampleRow { params, position: 1, tokens, prompt_len: 1 });
-    let input = SeqInput { tokens: &[0], start: 0, pages: &pages, ledger: &(), sample };
+    let tokens_read = NewTokens::Given(&[0]);
+    let input = SeqInput { tokens: tokens_read, start: 0, pages: &pages, ledger: &(), sample };
     forward.step::<NoopTracker>(&[input])?;
     forward.clear_page(PageId(0))
 }
@@ -51,7 +52,7 @@ pub(super) fn warm_up_hand_off<D: Device>(
     let (page, scales) = (PageId(0), vec![1.0; forward.cache_spec().num_layers]);
     if let Some(target) = target {
         forward.amax(&[(page, 1)])?;
-        forward.convert_page((page, 1), target, &scales)?;
+        forward.convert_pages(&[(page, 1)], target, &scales)?;
     }
     let key = DigestKey { owner: 0, generation: 0, logical_page: 0, valid_tokens: 1 };
     forward.digests(page, key).map(|_| ())

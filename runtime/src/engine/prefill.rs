@@ -9,7 +9,7 @@ use crate::cache::{
     AuditError, CacheNamespace, CacheSalt, LeaseId, PageId, PageTag, PageTracker, tracking,
 };
 use crate::device::{Device, DeviceError};
-use crate::model::{Forward, SeqInput, SeqOutput};
+use crate::model::{ConvertedPage, Forward, NewTokens, SeqInput, SeqOutput};
 use crate::request::{IntegrityKind, RequestError, RequestId};
 use crate::schedule::{Arrival, Chunk, PrefillBatch, PrefillEvent, PrefillScheduler};
 use crate::transfer::{
@@ -20,10 +20,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver as Inbox, Sender as Outbox};
 use std::sync::{Arc, Weak};
 use tessera_kernels::formats::KvFormat;
-use tessera_kernels::ops::page_digest::digest_layer;
+use tessera_kernels::ops::page_digest::{DigestKey, digest_layer};
 
 /// Headroom of a measured scale over the prompt's largest value (docs/adr/0007).
 const AUTO_SCALE_HEADROOM: f32 = 2.0;
+
+/// Pages of a request that are converted with one wait: what bounds the memory they arrive in.
+const PAGES_AT_ONCE: usize = 16;
 
 /// What reaches the prefill pool.
 #[derive(Debug)]
@@ -213,11 +216,11 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
             let record = &self.state.records[&chunk.request];
             let table = self.scheduler.table(chunk.request).expect("a chunk's request has pages");
             inputs.push(SeqInput {
-                tokens: &record.tokens[chunk.start..chunk.start + chunk.len],
+                tokens: NewTokens::Given(&record.tokens[chunk.start..chunk.start + chunk.len]),
                 start: chunk.start,
                 pages: table.pages(),
                 ledger: table.ledger(),
-                sample: chunk.is_last.then(|| record.sample_row()),
+                sample: chunk.is_last.then(|| record.sample_row(record.tokens.len())),
             });
         }
         if inputs.is_empty() {
@@ -324,31 +327,45 @@ impl<D: Device, T: PageTracker> PrefillWorker<D, T> {
         let measured: Vec<_> =
             pages.iter().zip(&keys).map(|(&page, key)| (page, key.valid_tokens)).collect();
         let scales: Arc<[f32]> = self.target_scales(&measured)?.into();
-        for (index, (place, key)) in measured.into_iter().zip(&keys).enumerate() {
-            let page = self.forward.convert_page(place, self.target, &scales)?;
-            let metrics = &self.shared.metrics;
-            add(&metrics.kv_saturated_elements_total, page.saturated);
-            add(&metrics.transfer_bytes_total, page.bytes.len() as u64);
-            let layer_bytes = page.bytes.len() / scales.len();
-            let valid = layer_bytes / page_size * key.valid_tokens as usize;
-            let layers = page.bytes.chunks_exact(layer_bytes).zip(scales.iter()).enumerate();
-            let digest = |(layer, (codes, &scale)): (usize, (&[u8], &f32))| {
-                digest_layer(key, layer, scale, &codes[..valid])
-            };
-            let digests: Vec<u64> =
-                if self.integrity { layers.map(digest).collect() } else { Vec::new() };
-            let mut bytes = page.bytes;
-            if std::mem::take(&mut self.state.damage_next_page) {
-                bytes[0] ^= 1;
+        let mut converted = keys.iter().enumerate();
+        for places in measured.chunks(PAGES_AT_ONCE) {
+            let pages = self.forward.convert_pages(places, self.target, &scales)?;
+            for (page, (index, key)) in pages.into_iter().zip(&mut converted) {
+                let page = self.page_message((index, key), page, &scales);
+                self.send(Message { lease, signal: Signal::Page(page) })?;
             }
-            let (bytes, digests, scales) = (bytes.into(), digests.into(), scales.clone());
-            let page = PageMessage { index, bytes, scales, digests };
-            self.send(Message { lease, signal: Signal::Page(page) })?;
         }
         match self.sender.pages_sent(lease) {
             Some(message) => self.send(message),
             None => Ok(()),
         }
+    }
+
+    /// A converted page as it is sent, with the digest of each layer.
+    fn page_message(
+        &mut self,
+        (index, key): (usize, &DigestKey),
+        page: ConvertedPage,
+        scales: &Arc<[f32]>,
+    ) -> PageMessage {
+        let metrics = &self.shared.metrics;
+        add(&metrics.kv_saturated_elements_total, page.saturated);
+        add(&metrics.transfer_bytes_total, page.bytes.len() as u64);
+        let layer_bytes = page.bytes.len() / scales.len();
+        let page_size = self.forward.cache_spec().page_size;
+        let valid = layer_bytes / page_size * key.valid_tokens as usize;
+        let layers = page.bytes.chunks_exact(layer_bytes).zip(scales.iter()).enumerate();
+        let digest = |(layer, (codes, &scale)): (usize, (&[u8], &f32))| {
+            digest_layer(key, layer, scale, &codes[..valid])
+        };
+        let digests: Vec<u64> =
+            if self.integrity { layers.map(digest).collect() } else { Vec::new() };
+        let mut bytes = page.bytes;
+        if std::mem::take(&mut self.state.damage_next_page) {
+            bytes[0] ^= 1;
+        }
+        let (bytes, digests, scales) = (bytes.into(), digests.into(), scales.clone());
+        PageMessage { index, bytes, scales, digests }
     }
 
     /// Scales for the target format: given, or measured over the valid tokens of `pages`.

@@ -9,7 +9,7 @@ use crate::request::{
 use crate::transfer::AbortReason;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use tessera_kernels::ops::sample::SampleRow;
+use tessera_kernels::ops::sample::{SampleParams, SampleRow};
 
 use super::EventSink;
 
@@ -170,8 +170,13 @@ impl Record {
         self.request.max_tokens.saturating_sub(self.tokens.len() - self.request.prompt.len())
     }
 
-    /// How to sample the token after the last.
-    pub(super) fn sample_row(&self) -> SampleRow {
+    /// How it samples.
+    pub(super) fn sampling(&self) -> &SampleParams {
+        &self.request.sampling
+    }
+
+    /// How to sample the token at `position`, which is after the last that is known.
+    pub(super) fn sample_row(&self, position: usize) -> SampleRow {
         let params = self.request.sampling.clone();
         // An empty list has one place for all rows and takes no memory.
         let tokens = match params.has_penalty() {
@@ -180,7 +185,7 @@ impl Record {
         };
         SampleRow {
             tokens,
-            position: self.tokens.len() as u64,
+            position: position as u64,
             prompt_len: self.request.prompt.len(),
             params,
         }

@@ -8,20 +8,45 @@ use super::layers::{Attention, LayerIds, Place};
 use super::workspace::{Workspace, WorkspaceLimits, mla_dims};
 use super::{ModelSpec, ModelWeights};
 use crate::cache::{NoopTracker, PageId, PageTracker, tracking};
-use crate::device::{CacheSpec, Device, DeviceError, PlanKey};
+use crate::device::{CacheSpec, Device, DeviceError, PlanKey, ReadTicket, wants_likeliest};
+use std::sync::Arc;
 use tessera_kernels::launch::{BufferId, CacheId, Launch, RowView, WeightId};
 use tessera_kernels::ops::embedding::Embedding;
+use tessera_kernels::ops::feed::FeedTokens;
 use tessera_kernels::ops::gather::GatherRows;
 use tessera_kernels::ops::linear::Linear;
 use tessera_kernels::ops::page_tag_check::PageTagCheck;
 use tessera_kernels::ops::rms_norm::RmsNorm;
-use tessera_kernels::ops::sample::{Sample, SampleRow};
+use tessera_kernels::ops::sample::{Sample, SampleParams, SampleRow};
+
+/// What a sequence reads in a step.
+#[derive(Debug, Clone, Copy)]
+pub enum NewTokens<'a> {
+    /// These, at least one.
+    Given(&'a [u32]),
+    /// The one that the step submitted before samples in this row, which the host may not know yet.
+    Sampled {
+        /// Which of that step's sampled sequences it is.
+        row: usize,
+    },
+}
+
+impl NewTokens<'_> {
+    /// How many they are; there is no step of none.
+    #[expect(clippy::len_without_is_empty, reason = "they are never none")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Given(tokens) => tokens.len(),
+            Self::Sampled { .. } => 1,
+        }
+    }
+}
 
 /// One sequence's part of a step.
 #[derive(Debug)]
 pub struct SeqInput<'a, T: PageTracker> {
-    /// New tokens, at least one.
-    pub tokens: &'a [u32],
+    /// New tokens.
+    pub tokens: NewTokens<'a>,
     /// Position of the first of them: tokens already in the cache.
     pub start: usize,
     /// Pages of the sequence in order, enough for `start + tokens.len()` tokens.
@@ -50,6 +75,15 @@ pub struct SeqOutput {
     pub sampled: Option<Sampled>,
     /// Cache elements that did not fit their format and were clamped.
     pub saturated: u64,
+}
+
+/// A step that was submitted, to be finished once.
+#[derive(Debug)]
+#[must_use = "a step's samples come from finishing it"]
+pub struct StepTicket {
+    /// Which answers are its.
+    side: usize,
+    read: ReadTicket,
 }
 
 /// Outcome of sampling.
@@ -95,13 +129,18 @@ pub struct Forward<D: Device> {
     cache_spec: CacheSpec,
     work: Workspace,
     inputs: StepInputs,
-    answers: StepAnswers,
+    /// Of the two steps that may be under way, in turn.
+    answers: [StepAnswers; 2],
+    /// Steps submitted, and those of them that were finished.
+    submitted: usize,
+    finished: usize,
     plan: Plan,
     /// Rows of the last sample launch, emptied: memory for the next one.
     sample_rows: Vec<SampleRow>,
 }
 
-/// The launches from token ids to the last norm, which are the same for all steps of one shape.
+/// The launches of a step, which are the same for all steps of one shape: all but the sampling of rows
+/// that want more than their likeliest token.
 #[derive(Debug, Default)]
 struct Plan {
     shape: Option<StepShape>,
@@ -113,7 +152,24 @@ struct Plan {
 struct StepShape {
     tokens: usize,
     seqs: usize,
+    /// Rows whose logits are wanted.
+    rows: usize,
     attention: Attention,
+    /// Whether page tags are checked first.
+    is_checked: bool,
+    /// Whether the ids are made on the device.
+    is_fed: bool,
+    /// Whether every row wants its likeliest token and nothing else.
+    is_likeliest: bool,
+}
+
+impl StepShape {
+    fn key(&self) -> PlanKey {
+        let Self { tokens, seqs, rows, attention, is_checked, is_fed, is_likeliest } = *self;
+        let flags = [is_checked, is_fed, is_likeliest].map(usize::from);
+        let [checked, fed, likeliest] = flags;
+        PlanKey([tokens, seqs, rows, attention as usize | checked << 1 | fed << 2 | likeliest << 3])
+    }
 }
 
 impl<D: Device> Forward<D> {
@@ -129,11 +185,11 @@ impl<D: Device> Forward<D> {
         limits: (Attention, StepLimits),
     ) -> Result<Self, DeviceError> {
         let (attention, limits) = limits;
-        let (inputs, answers) = (StepInputs::new(&limits), StepAnswers::new(&limits));
+        let inputs = StepInputs::new(&limits);
+        let answers = [StepAnswers::new(&limits), StepAnswers::new(&limits)];
         let cache = device.alloc_cache(cache_spec)?;
-        let num_layers = cache_spec.num_layers;
-        let page_elements = num_layers * cache_spec.page_size * cache_spec.entry;
-        let limits = WorkspaceLimits { step: limits, num_layers, page_elements };
+        let CacheSpec { num_layers, page_size, entry, .. } = cache_spec;
+        let limits = WorkspaceLimits { step: limits, num_layers, page_size, entry };
         let work = Workspace::new(&mut device, spec, limits)?;
         let embed_tokens = device.load_weight(weights.embed_tokens)?;
         let lm_head = device.load_weight(weights.lm_head)?;
@@ -158,6 +214,8 @@ impl<D: Device> Forward<D> {
             work,
             inputs,
             answers,
+            submitted: 0,
+            finished: 0,
             plan: Plan::default(),
             sample_rows: Vec::with_capacity(limits.step.seqs),
         };
@@ -200,6 +258,13 @@ impl<D: Device> Forward<D> {
         &self.work
     }
 
+    /// Whether a step that samples so goes on by itself once it was submitted, so that the next one
+    /// may be submitted before it is finished. What is sampled on the host is not known to the device
+    /// before.
+    pub fn runs_ahead<'a>(&self, params: impl IntoIterator<Item = &'a SampleParams>) -> bool {
+        self.device.runs_ahead() && params.into_iter().all(wants_likeliest)
+    }
+
     /// Runs one step: check tags, write the new tokens' cache entries, sample.
     ///
     /// Steps of one shape allocate nothing but what they return.
@@ -210,16 +275,49 @@ impl<D: Device> Forward<D> {
         &mut self,
         seqs: &[SeqInput<'_, T>],
     ) -> Result<Vec<SeqOutput>, DeviceError> {
-        self.begin(seqs)?;
-        tracking! {
-            if T::KEEPS_TAGS {
-                self.device.perform(&Launch::PageTagCheck(self.tag_check(seqs.len())))?;
-            }
-        }
-        self.run_layers(seqs.len())?;
-        let max_top = self.sample(seqs)?;
-        self.answers.read::<D, T>(&self.device, &self.work, (&self.inputs, max_top))?;
-        Ok(self.answers.outputs(seqs))
+        let ticket = self.submit(seqs)?;
+        self.finish::<T>(ticket)
+    }
+
+    /// Asks the device for a step, which [`Forward::finish`] waits for. One more may be submitted
+    /// before that, and may read the tokens of this one ([`NewTokens::Sampled`]).
+    ///
+    /// # Errors
+    /// As [`Forward::step`].
+    ///
+    /// # Panics
+    /// If two steps are under way.
+    pub fn submit<T: PageTracker>(
+        &mut self,
+        seqs: &[SeqInput<'_, T>],
+    ) -> Result<StepTicket, DeviceError> {
+        assert!(self.submitted - self.finished < 2, "two steps are under way");
+        let is_fed = self.device.runs_ahead() && seqs.iter().all(|seq| seq.tokens.len() == 1);
+        self.inputs.fill(seqs, (self.cache_spec.page_size, is_fed));
+        let samples = seqs.iter().filter_map(|seq| seq.sample.as_ref());
+        let is_likeliest = samples.into_iter().all(|row| wants_likeliest(&row.params));
+        self.run_plan::<T>(seqs.len(), is_likeliest)?;
+        let max_top = if is_likeliest { 0 } else { self.sample(seqs)? };
+        let side = self.submitted % 2;
+        let answers = &mut self.answers[side];
+        answers.expect(seqs, max_top);
+        let read = answers.start_read::<D, T>(&mut self.device, &self.work)?;
+        self.submitted += 1;
+        Ok(StepTicket { side, read })
+    }
+
+    /// Waits for a step, and for nothing that was submitted after it.
+    ///
+    /// # Errors
+    /// As [`Forward::step`].
+    pub fn finish<T: PageTracker>(
+        &mut self,
+        StepTicket { side, read }: StepTicket,
+    ) -> Result<Vec<SeqOutput>, DeviceError> {
+        self.finished += 1;
+        let answers = &mut self.answers[side];
+        answers.finish_read::<D, T>(&mut self.device, (&self.work, read))?;
+        Ok(answers.outputs::<T>())
     }
 
     /// Logits of every new token of one sequence, `[tokens, vocab_size]`: for checks, not serving.
@@ -227,52 +325,56 @@ impl<D: Device> Forward<D> {
     /// # Errors
     /// [`DeviceError`] of the device, among others if `logit_rows` is under the number of tokens.
     pub fn logits(&mut self, seq: &SeqInput<'_, NoopTracker>) -> Result<Vec<f32>, DeviceError> {
-        self.begin(std::slice::from_ref(seq))?;
-        self.run_layers(1)?;
+        self.inputs.fill(std::slice::from_ref(seq), (self.cache_spec.page_size, false));
         self.inputs.last_rows.clear();
         self.inputs.last_rows.extend((0..seq.tokens.len()).map(row_index));
-        self.project()?;
+        self.run_plan::<NoopTracker>(1, false)?;
         let mut logits = vec![0.0; seq.tokens.len() * self.spec.vocab_size];
         self.device.read_f32(self.work.logits, &mut logits)?;
         Ok(logits)
     }
 
-    /// Puts a step's inputs on the device.
-    fn begin<T: PageTracker>(&mut self, seqs: &[SeqInput<'_, T>]) -> Result<(), DeviceError> {
-        self.inputs.fill(seqs, self.cache_spec.page_size);
-        self.work.write_step::<D, T>(&mut self.device, &self.inputs)
-    }
-
-    fn tag_check(&self, num_seqs: usize) -> PageTagCheck {
-        PageTagCheck {
-            cache: self.cache,
-            block_table: self.work.block_table,
-            expected: self.work.expected_tags,
-            num_pages: self.work.num_pages,
-            num_seqs,
-            max_pages_per_seq: self.work.limits.pages_per_seq,
-            mismatch: self.work.mismatch,
-            cu_seqlens_q: self.work.cu_seqlens_q,
-            num_tokens: self.inputs.num_tokens(),
-            slot_mapping: self.work.slot_mapping,
-        }
-    }
-
-    fn run_layers(&mut self, num_seqs: usize) -> Result<(), DeviceError> {
-        let tokens = self.inputs.num_tokens();
-        let shape = StepShape { tokens, seqs: num_seqs, attention: self.attention };
+    /// Puts a step's inputs on the device and runs its plan.
+    fn run_plan<T: PageTracker>(
+        &mut self,
+        num_seqs: usize,
+        is_likeliest: bool,
+    ) -> Result<(), DeviceError> {
+        self.work.write_step::<D, T>(&mut self.device, &self.inputs)?;
+        let shape = StepShape {
+            tokens: self.inputs.num_tokens(),
+            seqs: num_seqs,
+            rows: self.inputs.last_rows.len(),
+            attention: self.attention,
+            is_checked: T::KEEPS_TAGS,
+            is_fed: self.inputs.are_fed,
+            is_likeliest,
+        };
         if self.plan.shape != Some(shape) {
             self.make_plan(shape);
         }
-        let key = PlanKey([tokens, num_seqs, self.attention as usize]);
-        self.device.perform_plan(key, &self.plan.launches)
+        self.device.perform_plan(shape.key(), &self.plan.launches)
     }
 
     /// Lists the launches of steps of `shape`, in the memory of the list before.
     fn make_plan(&mut self, shape: StepShape) {
-        let views = self.work.views(&self.spec, shape.tokens, shape.seqs);
-        let Plan { shape: planned, launches } = &mut self.plan;
+        let mut launches = std::mem::take(&mut self.plan.launches);
         launches.clear();
+        tracking! {
+            if shape.is_checked {
+                launches.push(Launch::PageTagCheck(self.tag_check(&shape)));
+            }
+        }
+        if shape.is_fed {
+            launches.push(Launch::FeedTokens(FeedTokens {
+                sampled: self.work.sampled,
+                num_rows: self.work.limits.logit_rows,
+                source: self.work.source,
+                ids: self.work.ids,
+                num_tokens: shape.tokens,
+            }));
+        }
+        let views = self.work.views(&self.spec, shape.tokens, shape.seqs);
         launches.push(Launch::Embedding(Embedding {
             ids: self.work.ids,
             table: self.embed_tokens,
@@ -280,7 +382,7 @@ impl<D: Device> Forward<D> {
         }));
         for (layer, weights) in self.layers.iter().enumerate() {
             let place = Place { cache: self.cache, layer, attention: shape.attention };
-            weights.push(&self.spec, &views, place, launches);
+            weights.push(&self.spec, &views, place, &mut launches);
         }
         launches.push(Launch::RmsNorm(RmsNorm {
             x: views.delta,
@@ -289,43 +391,66 @@ impl<D: Device> Forward<D> {
             eps: self.spec.rms_norm_eps,
             out: views.normed,
         }));
-        *planned = Some(shape);
+        self.push_logits(&shape, &mut launches);
+        self.plan = Plan { shape: Some(shape), launches };
     }
 
-    /// Vocabulary logits of the rows `inputs.last_rows` of the final hidden state.
-    fn project(&mut self) -> Result<(), DeviceError> {
-        let (hidden, vocab) = (self.spec.hidden_size, self.spec.vocab_size);
-        let rows = &self.inputs.last_rows;
-        let picked = RowView::contiguous(self.work.picked, rows.len(), hidden);
-        let logits = RowView::contiguous(self.work.logits, rows.len(), vocab);
-        self.device.write_i32(self.work.picked_rows, rows)?;
-        self.device.perform(&Launch::GatherRows(GatherRows {
-            x: RowView::contiguous(self.work.normed, self.inputs.num_tokens(), hidden),
+    fn tag_check(&self, shape: &StepShape) -> PageTagCheck {
+        PageTagCheck {
+            cache: self.cache,
+            block_table: self.work.block_table,
+            expected: self.work.expected_tags,
+            num_pages: self.work.num_pages,
+            num_seqs: shape.seqs,
+            max_pages_per_seq: self.work.limits.pages_per_seq,
+            mismatch: self.work.mismatch,
+            cu_seqlens_q: self.work.cu_seqlens_q,
+            num_tokens: shape.tokens,
+            slot_mapping: self.work.slot_mapping,
+        }
+    }
+
+    /// Vocabulary logits of the rows `inputs.last_rows` of the final hidden state, and their likeliest
+    /// tokens if those are all that is wanted.
+    fn push_logits(&self, shape: &StepShape, launches: &mut Vec<Launch>) {
+        if shape.rows == 0 {
+            return;
+        }
+        let hidden = self.spec.hidden_size;
+        let picked = RowView::contiguous(self.work.picked, shape.rows, hidden);
+        let logits = RowView::contiguous(self.work.logits, shape.rows, self.spec.vocab_size);
+        launches.push(Launch::GatherRows(GatherRows {
+            x: RowView::contiguous(self.work.normed, shape.tokens, hidden),
             rows: self.work.picked_rows,
             out: picked,
-        }))?;
-        let lm_head = Linear { x: picked, weight: self.lm_head, out: logits };
-        self.device.perform(&Launch::Linear(lm_head))
+        }));
+        launches.push(Launch::Linear(Linear { x: picked, weight: self.lm_head, out: logits }));
+        if shape.is_likeliest {
+            let params = SampleParams { temperature: 0.0, ..SampleParams::default() };
+            let (params, tokens) = (Arc::new(params), Arc::from([]));
+            let row = SampleRow { params, position: 0, tokens, prompt_len: 0 };
+            launches.push(Launch::Sample(self.sample_launch(vec![row; shape.rows], 0)));
+        }
     }
 
-    /// Samples for the sequences that want it; how many likeliest tokens are told of each.
-    fn sample<T: PageTracker>(&mut self, seqs: &[SeqInput<'_, T>]) -> Result<usize, DeviceError> {
-        if self.inputs.sampling.is_empty() {
-            return Ok(0);
-        }
-        self.project()?;
-        let mut rows = std::mem::take(&mut self.sample_rows);
-        rows.extend(seqs.iter().filter_map(|seq| seq.sample.clone()));
-        let max_top = rows.iter().filter_map(|row| row.params.top_logprobs).max().unwrap_or(0);
-        let launch = Launch::Sample(Sample {
+    fn sample_launch(&self, rows: Vec<SampleRow>, max_top: usize) -> Sample {
+        Sample {
             logits: RowView::contiguous(self.work.logits, rows.len(), self.spec.vocab_size),
             rows,
-            max_top: max_top as usize,
+            max_top,
             tokens: self.work.sampled,
             logprob: self.work.sampled_logprob,
             top_ids: self.work.top_ids,
             top_logprobs: self.work.top_logprobs,
-        });
+        }
+    }
+
+    /// Samples for the sequences that want it; how many likeliest tokens are told of each.
+    fn sample<T: PageTracker>(&mut self, seqs: &[SeqInput<'_, T>]) -> Result<usize, DeviceError> {
+        let mut rows = std::mem::take(&mut self.sample_rows);
+        rows.extend(seqs.iter().filter_map(|seq| seq.sample.clone()));
+        let max_top = rows.iter().filter_map(|row| row.params.top_logprobs).max().unwrap_or(0);
+        let launch = Launch::Sample(self.sample_launch(rows, max_top as usize));
         self.device.perform(&launch)?;
         if let Launch::Sample(Sample { mut rows, .. }) = launch {
             rows.clear();

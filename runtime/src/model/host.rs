@@ -1,14 +1,18 @@
 //! A step's inputs and answers in host memory, which every step uses again.
 
-use super::forward::{Sampled, SeqInput, SeqOutput, StepLimits, row_index};
+use super::forward::{NewTokens, Sampled, SeqInput, SeqOutput, StepLimits, row_index};
 use super::workspace::Workspace;
 use crate::cache::{PageTracker, tracking};
-use crate::device::{Device, DeviceError, Target};
+use crate::device::{Device, DeviceError, ReadTicket, Target};
+use tessera_kernels::launch::BufferId;
+use tessera_kernels::ops::feed::given;
 use tessera_kernels::ops::sample::MAX_TOP_LOGPROBS;
 
 /// A step's inputs as the device wants them.
 #[derive(Debug)]
 pub(super) struct StepInputs {
+    /// Whether `ids` are what the device makes the step's ids of.
+    pub(super) are_fed: bool,
     pub(super) ids: Vec<i32>,
     pub(super) positions: Vec<i32>,
     pub(super) slots: Vec<i64>,
@@ -19,9 +23,7 @@ pub(super) struct StepInputs {
     pub(super) num_pages: Vec<i32>,
     /// As many as tokens: what the count of clamped elements begins with.
     pub(super) zeros: Vec<u32>,
-    /// Which sequences want a sample.
-    pub(super) sampling: Vec<usize>,
-    /// Row of the last token of each of those.
+    /// Row of the last token of each sequence that wants a sample.
     pub(super) last_rows: Vec<i32>,
     pages_per_seq: usize,
 }
@@ -32,6 +34,7 @@ impl StepInputs {
         let (tokens, seqs) = (limits.tokens, limits.seqs);
         let pages = seqs * limits.pages_per_seq;
         Self {
+            are_fed: false,
             ids: Vec::with_capacity(tokens),
             positions: Vec::with_capacity(tokens),
             slots: Vec::with_capacity(tokens),
@@ -41,7 +44,6 @@ impl StepInputs {
             expected_tags: Vec::with_capacity(pages),
             num_pages: Vec::with_capacity(seqs),
             zeros: Vec::with_capacity(tokens),
-            sampling: Vec::with_capacity(seqs),
             last_rows: Vec::with_capacity(seqs),
             pages_per_seq: limits.pages_per_seq,
         }
@@ -52,21 +54,24 @@ impl StepInputs {
         self.ids.len()
     }
 
-    /// Takes a step's sequences.
-    pub(super) fn fill<T: PageTracker>(&mut self, seqs: &[SeqInput<'_, T>], page_size: usize) {
+    /// Takes a step's sequences. If `are_fed`, the device makes its ids itself.
+    pub(super) fn fill<T: PageTracker>(
+        &mut self,
+        seqs: &[SeqInput<'_, T>],
+        (page_size, are_fed): (usize, bool),
+    ) {
+        self.are_fed = are_fed;
         self.ids.clear();
         self.positions.clear();
         self.slots.clear();
         self.cu_seqlens_q.clear();
         self.cu_seqlens_q.push(0);
         self.seq_lens.clear();
-        self.sampling.clear();
         self.last_rows.clear();
         self.block_table.clear();
         for (s, seq) in seqs.iter().enumerate() {
             self.push(seq, page_size);
             if seq.sample.is_some() {
-                self.sampling.push(s);
                 self.last_rows.push(row_index(self.ids.len() - 1));
             }
             let pages = seq.pages.iter().take(self.pages_per_seq);
@@ -83,10 +88,23 @@ impl StepInputs {
     }
 
     fn push<T: PageTracker>(&mut self, seq: &SeqInput<'_, T>, page_size: usize) {
-        for (i, &token) in seq.tokens.iter().enumerate() {
-            let position = seq.start + i;
+        match seq.tokens {
+            NewTokens::Given(tokens) if self.are_fed => {
+                self.ids.extend(tokens.iter().map(|&token| given(row_index(token as usize))));
+            }
+            NewTokens::Given(tokens) => {
+                self.ids.extend(tokens.iter().map(|&token| row_index(token as usize)));
+            }
+            NewTokens::Sampled { row } => {
+                assert!(
+                    self.are_fed,
+                    "a token that is not known, on a device that never runs ahead"
+                );
+                self.ids.push(row_index(row));
+            }
+        }
+        for position in seq.start..seq.start + seq.tokens.len() {
             let page = seq.pages[position / page_size].0 as usize;
-            self.ids.push(row_index(token as usize));
             self.positions.push(row_index(position));
             self.slots.push((page * page_size + position % page_size) as i64);
         }
@@ -110,6 +128,8 @@ impl StepInputs {
 /// What a step reads back.
 #[derive(Debug)]
 pub(super) struct StepAnswers {
+    /// What each sequence of the step gets of it.
+    shares: Vec<Share>,
     saturated: Vec<u32>,
     mismatch: Vec<i32>,
     tokens: Vec<i32>,
@@ -120,11 +140,20 @@ pub(super) struct StepAnswers {
     max_top: usize,
 }
 
+/// One sequence's part of a step's answers.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    tokens: usize,
+    /// Likeliest tokens it wants beside its sample; `None` if it wants no sample.
+    top: Option<usize>,
+}
+
 impl StepAnswers {
     /// Room for the largest step.
     pub(super) fn new(limits: &StepLimits) -> Self {
         let (rows, top) = (limits.logit_rows, limits.logit_rows * MAX_TOP_LOGPROBS as usize);
         Self {
+            shares: Vec::with_capacity(limits.seqs),
             saturated: Vec::with_capacity(limits.tokens),
             mismatch: Vec::with_capacity(limits.seqs),
             tokens: Vec::with_capacity(rows),
@@ -135,20 +164,50 @@ impl StepAnswers {
         }
     }
 
-    /// Reads what the step of `inputs` left on the device, `max_top` likeliest tokens a row.
-    pub(super) fn read<D: Device, T: PageTracker>(
-        &mut self,
-        device: &D,
-        work: &Workspace,
-        (inputs, max_top): (&StepInputs, usize),
-    ) -> Result<(), DeviceError> {
-        let rows = inputs.sampling.len();
+    /// Makes room for the answers of a step, with `max_top` likeliest tokens a row.
+    pub(super) fn expect<T: PageTracker>(&mut self, seqs: &[SeqInput<'_, T>], max_top: usize) {
+        self.shares.clear();
+        self.shares.extend(seqs.iter().map(|seq| Share {
+            tokens: seq.tokens.len(),
+            top: seq.sample.as_ref().map(|row| row.params.top_logprobs.unwrap_or(0) as usize),
+        }));
+        let rows = self.shares.iter().filter(|share| share.top.is_some()).count();
         self.max_top = max_top;
-        self.saturated.resize(inputs.num_tokens(), 0);
+        self.saturated.resize(self.shares.iter().map(|share| share.tokens).sum(), 0);
         self.tokens.resize(rows, 0);
         self.logprobs.resize(rows, 0.0);
         self.top_ids.resize(rows * max_top, 0);
         self.top_logprobs.resize(rows * max_top, 0.0);
+        tracking! {
+            if T::KEEPS_TAGS {
+                self.mismatch.resize(seqs.len(), -1);
+            }
+        }
+    }
+
+    /// Starts to read them.
+    pub(super) fn start_read<D: Device, T: PageTracker>(
+        &mut self,
+        device: &mut D,
+        work: &Workspace,
+    ) -> Result<ReadTicket, DeviceError> {
+        self.with_targets::<T, _>(work, |targets| device.start_read(targets))
+    }
+
+    /// Waits for them.
+    pub(super) fn finish_read<D: Device, T: PageTracker>(
+        &mut self,
+        device: &mut D,
+        (work, ticket): (&Workspace, ReadTicket),
+    ) -> Result<(), DeviceError> {
+        self.with_targets::<T, _>(work, |targets| device.finish_read(ticket, targets))
+    }
+
+    fn with_targets<T: PageTracker, R>(
+        &mut self,
+        work: &Workspace,
+        read: impl FnOnce(&mut [(BufferId, Target<'_>)]) -> R,
+    ) -> R {
         let sampled = [
             (work.saturated, Target::U32(&mut self.saturated)),
             (work.sampled, Target::I32(&mut self.tokens)),
@@ -158,27 +217,25 @@ impl StepAnswers {
         ];
         tracking! {
             if T::KEEPS_TAGS {
-                self.mismatch.resize(inputs.seq_lens.len(), -1);
                 let [a, b, c, d, e] = sampled;
                 let checked = (work.mismatch, Target::I32(&mut self.mismatch));
-                return device.read_all(&mut [a, b, c, d, e, checked]);
+                return read(&mut [a, b, c, d, e, checked]);
             }
         }
         let mut sampled = sampled;
-        device.read_all(&mut sampled)
+        read(&mut sampled)
     }
 
     /// One output a sequence. They leave the step, so they alone are allocated: the list, and the
     /// likeliest tokens of each row that asked for some.
-    pub(super) fn outputs<T: PageTracker>(&self, seqs: &[SeqInput<'_, T>]) -> Vec<SeqOutput> {
+    pub(super) fn outputs<T: PageTracker>(&self) -> Vec<SeqOutput> {
         let mut rest = self.saturated.as_slice();
         let mut row = 0;
-        let mut outputs = Vec::with_capacity(seqs.len());
-        for seq in seqs {
-            let (own, others) = rest.split_at(seq.tokens.len());
+        let mut outputs = Vec::with_capacity(self.shares.len());
+        for share in &self.shares {
+            let (own, others) = rest.split_at(share.tokens);
             rest = others;
-            let sampled = seq.sample.as_ref().map(|sample| {
-                let top = sample.params.top_logprobs.unwrap_or(0) as usize;
+            let sampled = share.top.map(|top| {
                 row += 1;
                 self.sampled(row - 1, top)
             });

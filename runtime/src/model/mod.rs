@@ -11,8 +11,8 @@ mod workspace;
 
 pub use config::{ConfigError, LATENT_NORM_EPS, SUPPORTED_MODEL_TYPES};
 pub(crate) use config::{Fields, text_config};
-pub use forward::{Forward, Sampled, SeqInput, SeqOutput, StepLimits};
+pub use forward::{Forward, NewTokens, Sampled, SeqInput, SeqOutput, StepLimits, StepTicket};
 pub use layers::Attention;
-pub use pages::ConvertedPage;
+pub use pages::{ArrivingDigests, ConvertedPage};
 pub use spec::{MlaSpec, ModelSpec, MoeSpec, RopeSpec, YarnSpec};
 pub use weights::{GatedMlp, LayerWeights, MlaWeights, Mlp, ModelWeights, QueryWeights};

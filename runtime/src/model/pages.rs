@@ -2,7 +2,7 @@
 
 use super::Forward;
 use crate::cache::{PageId, PageTag};
-use crate::device::{Device, DeviceError};
+use crate::device::{CacheSpec, Device, DeviceError, ReadTicket, Target};
 use tessera_kernels::formats::KvFormat;
 use tessera_kernels::launch::Launch;
 use tessera_kernels::ops::kv_convert::{KvAmax, KvConvert};
@@ -15,6 +15,14 @@ pub struct ConvertedPage {
     pub bytes: Vec<u8>,
     /// Elements that were clamped.
     pub saturated: u64,
+}
+
+/// Digests of a page that were asked for.
+#[derive(Debug)]
+#[must_use = "a page that nobody checks counts as unchecked"]
+pub struct ArrivingDigests {
+    ticket: ReadTicket,
+    values: Vec<u64>,
 }
 
 impl<D: Device> Forward<D> {
@@ -61,39 +69,44 @@ impl<D: Device> Forward<D> {
         Ok(values)
     }
 
-    /// A page's valid tokens in another format.
+    /// Valid tokens of each of `pages` in another format. All are asked for before any is waited for.
     ///
     /// # Errors
     /// [`DeviceError`] of the device.
-    pub fn convert_page(
+    pub fn convert_pages(
         &mut self,
-        (page, valid_tokens): (PageId, u32),
+        pages: &[(PageId, u32)],
         target: &'static KvFormat,
         scales: &[f32],
-    ) -> Result<ConvertedPage, DeviceError> {
-        let spec = self.cache_spec();
-        let elements = spec.num_layers * spec.page_size * spec.entry;
-        let mut bytes = vec![0; elements * target.element.bits() / 8];
-        let cache = self.cache();
-        let work = self.work();
-        let (scales_buffer, saturated, out) =
-            (work.page_layers, work.page_saturated, work.page_bytes);
-        let device = self.device();
-        device.write_f32(scales_buffer, scales)?;
-        device.write_u32(saturated, &[0])?;
-        device.perform(&Launch::KvConvert(KvConvert {
-            cache,
-            page: page.0,
-            valid_tokens,
-            target,
-            target_scales: scales_buffer,
-            out,
-            saturated,
-        }))?;
-        let mut count = [0];
-        device.read_u32(saturated, &mut count)?;
-        device.read_bytes(out, &mut bytes)?;
-        Ok(ConvertedPage { bytes, saturated: u64::from(count[0]) })
+    ) -> Result<Vec<ConvertedPage>, DeviceError> {
+        let spec = *self.cache_spec();
+        let (cache, work) = (self.cache(), self.work());
+        let (target_scales, out, saturated) =
+            (work.page_layers, work.page_bytes, work.page_saturated);
+        self.device().write_f32(target_scales, scales)?;
+        let mut arriving = Vec::with_capacity(pages.len());
+        for &(page, valid_tokens) in pages {
+            let page = page.0;
+            let op = KvConvert { cache, page, valid_tokens, target, target_scales, out, saturated };
+            self.device().perform(&Launch::KvConvert(op))?;
+            let mut bytes = vec![0; CacheSpec { format: target, ..spec }.page_bytes()];
+            let mut counts = vec![0; spec.num_layers * spec.page_size];
+            let mut targets =
+                [(out, Target::Bytes(&mut bytes)), (saturated, Target::U32(&mut counts))];
+            let ticket = self.device().start_read(&mut targets)?;
+            arriving.push((ticket, bytes, counts));
+        }
+        // With the last one all of them are there.
+        let mut converted = Vec::with_capacity(pages.len());
+        for (ticket, mut bytes, mut counts) in arriving.into_iter().rev() {
+            let mut targets =
+                [(out, Target::Bytes(&mut bytes)), (saturated, Target::U32(&mut counts))];
+            self.device().finish_read(ticket, &mut targets)?;
+            let saturated = counts.into_iter().map(u64::from).sum();
+            converted.push(ConvertedPage { bytes, saturated });
+        }
+        converted.reverse();
+        Ok(converted)
     }
 
     /// Writes a received page, `[num_layers][page_size, entry]` in this pool's format.
@@ -116,11 +129,36 @@ impl<D: Device> Forward<D> {
     /// # Errors
     /// [`DeviceError`] of the device.
     pub fn digests(&mut self, page: PageId, key: DigestKey) -> Result<Vec<u64>, DeviceError> {
+        let arriving = self.start_digests(page, key)?;
+        self.finish_digests(arriving)
+    }
+
+    /// Asks for the digests of a page as it lies in the cache now; whatever is asked later, they are
+    /// those.
+    ///
+    /// # Errors
+    /// [`DeviceError`] of the device.
+    pub fn start_digests(
+        &mut self,
+        page: PageId,
+        key: DigestKey,
+    ) -> Result<ArrivingDigests, DeviceError> {
         let (cache, digests) = (self.cache(), self.work().page_digests);
         let launch = PageDigest { cache, page: page.0, key, digests };
         self.device().perform(&Launch::PageDigest(launch))?;
         let mut values = vec![0; self.cache_spec().num_layers];
-        self.device().read_u64(digests, &mut values)?;
+        let ticket = self.device().start_read(&mut [(digests, Target::U64(&mut values))])?;
+        Ok(ArrivingDigests { ticket, values })
+    }
+
+    /// Waits for digests.
+    ///
+    /// # Errors
+    /// [`DeviceError`] of the device.
+    pub fn finish_digests(&mut self, arriving: ArrivingDigests) -> Result<Vec<u64>, DeviceError> {
+        let ArrivingDigests { ticket, mut values } = arriving;
+        let digests = self.work().page_digests;
+        self.device().finish_read(ticket, &mut [(digests, Target::U64(&mut values))])?;
         Ok(values)
     }
 }

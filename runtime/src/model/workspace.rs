@@ -16,8 +16,9 @@ use tessera_kernels::ops::sample::MAX_TOP_LOGPROBS;
 pub(super) struct WorkspaceLimits {
     pub(super) step: StepLimits,
     pub(super) num_layers: usize,
-    /// Cache elements of one page, over all layers.
-    pub(super) page_elements: usize,
+    pub(super) page_size: usize,
+    /// Cache elements of one token in one layer.
+    pub(super) entry: usize,
 }
 
 /// Buffers by what they hold.
@@ -25,6 +26,8 @@ pub(super) struct WorkspaceLimits {
 pub(super) struct Workspace {
     pub(super) limits: StepLimits,
     pub(super) ids: BufferId,
+    /// Where the ids come from, if they are made on the device.
+    pub(super) source: BufferId,
     positions: BufferId,
     pub(super) slot_mapping: BufferId,
     pub(super) cu_seqlens_q: BufferId,
@@ -72,7 +75,7 @@ pub(super) struct Workspace {
     pub(super) page_digests: BufferId,
     /// Bytes of one page in any format.
     pub(super) page_bytes: BufferId,
-    /// u32 `[1]`: clamped elements of one page's conversion.
+    /// u32 `[num_layers, page_size]`: clamped elements of one page's conversion.
     pub(super) page_saturated: BufferId,
 }
 
@@ -82,7 +85,8 @@ impl Workspace {
         spec: &ModelSpec,
         limits: WorkspaceLimits,
     ) -> Result<Self, DeviceError> {
-        let WorkspaceLimits { step: limits, num_layers, page_elements } = limits;
+        let WorkspaceLimits { step: limits, num_layers, page_size, entry } = limits;
+        let page_elements = num_layers * page_size * entry;
         let (t, s, rows) = (limits.tokens, limits.seqs, limits.logit_rows);
         let (attn, moe, hidden) = (&spec.attention, &spec.moe, spec.hidden_size);
         let heads = attn.num_heads;
@@ -95,6 +99,7 @@ impl Workspace {
         Ok(Self {
             limits,
             ids: device.alloc_i32(t)?,
+            source: device.alloc_i32(t)?,
             positions: device.alloc_i32(t)?,
             slot_mapping: device.alloc_i64(t)?,
             cu_seqlens_q: device.alloc_i32(s + 1)?,
@@ -139,7 +144,7 @@ impl Workspace {
             page_layers: device.alloc_f32(num_layers)?,
             page_digests: device.alloc_u64(num_layers)?,
             page_bytes: device.alloc_bytes(page_elements * Element::F32.bits() / 8)?,
-            page_saturated: device.alloc_u32(1)?,
+            page_saturated: device.alloc_u32(num_layers * page_size)?,
         })
     }
 
@@ -149,7 +154,8 @@ impl Workspace {
         device: &mut D,
         inputs: &StepInputs,
     ) -> Result<(), DeviceError> {
-        device.write_i32(self.ids, &inputs.ids)?;
+        let ids = if inputs.are_fed { self.source } else { self.ids };
+        device.write_i32(ids, &inputs.ids)?;
         device.write_i32(self.positions, &inputs.positions)?;
         device.write_i64(self.slot_mapping, &inputs.slots)?;
         device.write_i32(self.cu_seqlens_q, &inputs.cu_seqlens_q)?;
@@ -161,6 +167,7 @@ impl Workspace {
                 device.write_i32(self.num_pages, &inputs.num_pages)?;
             }
         }
+        device.write_i32(self.picked_rows, &inputs.last_rows)?;
         device.write_u32(self.saturated, &inputs.zeros)
     }
 

@@ -41,6 +41,12 @@ pub enum DecodeEvent {
     Committed(RequestId),
     /// The writer of a lease writes no more.
     Fenced(LeaseId),
+    /// The step of the batch of that number runs, and its results are not known yet: what ends
+    /// meanwhile keeps its pages until it has `Landed`. A step that is over before the next event
+    /// needs neither.
+    InFlight(u64),
+    /// That step is over.
+    Landed(u64),
     /// The request has its last token.
     Finish(RequestId),
     /// End a request in whatever state; unknown ids are no error.
@@ -75,6 +81,8 @@ pub struct Grant {
 /// One step; cleared and filled again by each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DecodeBatch {
+    /// Which step it is, counted from 1.
+    pub number: u64,
     /// To compute, oldest first.
     pub seqs: Vec<DecodeSeq>,
     /// Offers taken.
@@ -97,6 +105,8 @@ struct Seq<T: PageTracker> {
     offer: Offer,
     /// Tokens in the cache.
     held: usize,
+    /// The last batch that it was in; 0 before the first.
+    last_batch: u64,
     state: State<T>,
 }
 
@@ -113,6 +123,11 @@ impl<T: PageTracker> Seq<T> {
         (self.offer.prompt_tokens + self.offer.max_tokens).saturating_sub(1)
     }
 
+    /// Pages for one token more than it holds.
+    fn next_pages(&self, config: &DecodeConfig) -> usize {
+        config.pool.pages_for((self.held + 1).min(self.max_held()))
+    }
+
     /// Pages this sequence should have for the tokens it may soon hold.
     fn wanted_pages(&self, config: &DecodeConfig) -> usize {
         let soon = self.held.saturating_add(config.reserve_tokens.max(1));
@@ -126,6 +141,12 @@ pub struct DecodeScheduler<T: PageTracker> {
     config: DecodeConfig,
     pool: PagePool<T>,
     seqs: BTreeMap<RequestId, Seq<T>>,
+    /// Batches made so far; the last that was said to be in flight; the last that has landed.
+    batches: u64,
+    in_flight: u64,
+    landed: u64,
+    /// Pages of ended requests that a step in flight reads and writes, and which.
+    ending: Vec<(u64, PageTable<T>)>,
     /// Memory for the list of running requests that a step begins with.
     running: Vec<RequestId>,
 }
@@ -133,8 +154,16 @@ pub struct DecodeScheduler<T: PageTracker> {
 impl<T: PageTracker> DecodeScheduler<T> {
     /// A scheduler with an empty pool.
     pub fn new(config: DecodeConfig) -> Self {
-        let (pool, seqs) = (PagePool::new(config.pool), BTreeMap::new());
-        Self { config, pool, seqs, running: Vec::new() }
+        Self {
+            config,
+            pool: PagePool::new(config.pool),
+            seqs: BTreeMap::new(),
+            batches: 0,
+            in_flight: 0,
+            landed: 0,
+            ending: Vec::new(),
+            running: Vec::new(),
+        }
     }
 
     /// Applies `events`, grows what runs, lets in what fits, and says what to compute. The
@@ -152,9 +181,23 @@ impl<T: PageTracker> DecodeScheduler<T> {
         for event in events {
             self.apply(event);
         }
+        self.batches += 1;
+        batch.number = self.batches;
         self.run(batch);
         self.refuse_hopeless(batch);
         self.admit(batch);
+    }
+
+    /// Whether every running request can have the page that its next token may need, so that none is
+    /// preempted for it by the next step. What a request has generated must be known when it is.
+    pub fn can_grow_all(&self) -> bool {
+        let growth = self.seqs.values().filter_map(|seq| match &seq.state {
+            State::Running(table) => {
+                Some(seq.next_pages(&self.config).saturating_sub(table.pages().len()))
+            }
+            _ => None,
+        });
+        growth.sum::<usize>() <= self.pool.available()
     }
 
     /// Pages and ledger of a request that arrives or runs.
@@ -182,14 +225,16 @@ impl<T: PageTracker> DecodeScheduler<T> {
     /// # Errors
     /// [`AuditError`], the first difference.
     pub fn audit(&self) -> Result<PageCounts, AuditError> {
-        self.pool.audit(self.seqs.values().filter_map(Seq::table))
+        let ending = self.ending.iter().map(|(_, table)| table);
+        self.pool.audit(self.seqs.values().filter_map(Seq::table).chain(ending))
     }
 
     fn apply(&mut self, event: DecodeEvent) {
         match event {
             DecodeEvent::Offer(offer) => {
                 self.end(offer.request);
-                let seq = Seq { offer, held: offer.prompt_tokens, state: State::Offered };
+                let (held, state) = (offer.prompt_tokens, State::Offered);
+                let seq = Seq { offer, held, last_batch: 0, state };
                 self.seqs.insert(offer.request, seq);
             }
             DecodeEvent::Committed(request) => {
@@ -201,6 +246,16 @@ impl<T: PageTracker> DecodeScheduler<T> {
                 self.seqs.insert(request, seq);
             }
             DecodeEvent::Fenced(lease) => self.pool.fence(lease),
+            DecodeEvent::InFlight(batch) => self.in_flight = batch,
+            DecodeEvent::Landed(batch) => {
+                self.landed = batch;
+                for (last_batch, table) in std::mem::take(&mut self.ending) {
+                    match last_batch <= batch {
+                        true => self.pool.release(table),
+                        false => self.ending.push((last_batch, table)),
+                    }
+                }
+            }
             DecodeEvent::Finish(request) | DecodeEvent::Abort(request) => {
                 self.end(request);
             }
@@ -211,7 +266,8 @@ impl<T: PageTracker> DecodeScheduler<T> {
         }
     }
 
-    /// Gives the pages back. An arriving request's stay leased until its writer is fenced.
+    /// Gives the pages back: an arriving request's when its writer is fenced, a running one's when no
+    /// step in flight uses them.
     fn end(&mut self, request: RequestId) {
         let Some(seq) = self.seqs.remove(&request) else { return };
         match seq.state {
@@ -220,7 +276,13 @@ impl<T: PageTracker> DecodeScheduler<T> {
                 self.pool.revoke(seq.offer.lease);
                 self.pool.release(table);
             }
-            State::Running(table) => self.pool.release(table),
+            State::Running(table) => {
+                let batch = seq.last_batch;
+                match self.landed < batch && batch <= self.in_flight {
+                    true => self.ending.push((batch, table)),
+                    false => self.pool.release(table),
+                }
+            }
         }
     }
 
@@ -236,6 +298,7 @@ impl<T: PageTracker> DecodeScheduler<T> {
             if seq.held < seq.max_held() {
                 batch.seqs.push(DecodeSeq { request: id, position: seq.held });
                 seq.held += 1;
+                seq.last_batch = batch.number;
             }
         }
         self.running = ids;
@@ -246,7 +309,7 @@ impl<T: PageTracker> DecodeScheduler<T> {
         loop {
             // Preempted by an older sequence of this very step?
             let Some(seq) = self.seqs.get_mut(&id) else { return false };
-            let needed = self.config.pool.pages_for((seq.held + 1).min(seq.max_held()));
+            let needed = seq.next_pages(&self.config);
             let State::Running(table) = &mut seq.state else { return false };
             let missing = needed.saturating_sub(table.pages().len());
             if self.pool.allocate(missing, table).is_ok() {
@@ -386,6 +449,59 @@ mod tests {
         assert_eq!((counts.quarantined, counts.free), (1, 2));
         // It would need three pages, and only two are left for good.
         assert!(matches!(batch.refused[0].1, RequestError::NeverFits { pool_pages: 2, .. }));
+    }
+
+    /// Pages free, and owned.
+    fn free_and_owned(scheduler: &DecodeScheduler<NoopTracker>) -> (usize, usize) {
+        let counts = scheduler.audit().unwrap();
+        (counts.free, counts.owned)
+    }
+
+    #[test]
+    fn pages_of_a_step_in_flight_wait_for_it() {
+        let pool = PoolSize { num_pages: 4, page_size: 4 };
+        let config = DecodeConfig { pool, max_seqs: 4, reserve_tokens: 1 };
+        let mut scheduler: DecodeScheduler<NoopTracker> = DecodeScheduler::new(config);
+        let mut batch = DecodeBatch::default();
+        let mut step = |scheduler: &mut DecodeScheduler<_>, events: &[DecodeEvent]| {
+            scheduler.step(Micros(0), events.to_vec(), &mut batch);
+            (batch.number, batch.seqs.len())
+        };
+        let (one, two) = (RequestId(1), RequestId(2));
+        step(&mut scheduler, &[offer(1), offer(2)]);
+        let commits = [one, two].map(DecodeEvent::Committed);
+        assert_eq!(step(&mut scheduler, &commits), (2, 2));
+        // The second step is asked for before the first is over.
+        assert_eq!(step(&mut scheduler, &[DecodeEvent::InFlight(2)]), (3, 2));
+        assert_eq!(free_and_owned(&scheduler), (0, 4));
+        let ended = [DecodeEvent::InFlight(3), DecodeEvent::Landed(2), DecodeEvent::Finish(one)];
+        assert_eq!(step(&mut scheduler, &ended), (4, 1), "what has ended runs no more");
+        assert_eq!(free_and_owned(&scheduler), (0, 4), "and the step in flight has its pages");
+        let landed = [DecodeEvent::InFlight(4), DecodeEvent::Landed(3)];
+        assert_eq!(step(&mut scheduler, &landed), (5, 1));
+        assert_eq!(free_and_owned(&scheduler), (2, 2));
+        // Nothing in flight: what ends gives its pages back at once.
+        step(&mut scheduler, &[DecodeEvent::Landed(5), DecodeEvent::Abort(two)]);
+        assert_eq!(free_and_owned(&scheduler), (4, 0));
+    }
+
+    #[test]
+    fn it_is_known_before_a_step_that_pages_run_out() {
+        let pool = PoolSize { num_pages: 4, page_size: 4 };
+        let config = DecodeConfig { pool, max_seqs: 4, reserve_tokens: 1 };
+        let mut scheduler: DecodeScheduler<NoopTracker> = DecodeScheduler::new(config);
+        let mut batch = DecodeBatch::default();
+        scheduler.step(Micros(0), [offer(1), offer(2)], &mut batch);
+        let commits = [1, 2].map(|id| DecodeEvent::Committed(RequestId(id)));
+        scheduler.step(Micros(0), commits, &mut batch);
+        while scheduler.can_grow_all() {
+            scheduler.step(Micros(0), [], &mut batch);
+            assert_eq!(batch.preempted, []);
+        }
+        // The eighth token of each was the last that its two pages have room for.
+        assert!(batch.seqs.iter().all(|seq| seq.position == 7), "{batch:?}");
+        scheduler.step(Micros(0), [], &mut batch);
+        assert_eq!(batch.preempted, [RequestId(2)]);
     }
 
     #[test]

@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn some_constants_are_enough() {
         let all = variants(&entry("mla_decode").unwrap()).unwrap();
-        let whole = "mla_decode<e4m3>[DC=512, DR=64, KEYS=32]";
+        let whole = "mla_decode<e4m3>[DC=512, DR=64, KEYS=32, HEADS=16]";
         for label in ["DC=512", "[DC=512, DR=64]", whole] {
             let wanted = Wanted { format: Some("e4m3"), variant: Some(label) };
             let found = fitting(all.clone(), wanted).unwrap();

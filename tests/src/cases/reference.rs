@@ -10,6 +10,7 @@ use tessera_kernels::ops::attention::BatchIndex;
 use tessera_kernels::ops::cache::CacheView;
 use tessera_kernels::ops::combine::{Combine, CombineInputs};
 use tessera_kernels::ops::embedding::Embedding;
+use tessera_kernels::ops::feed::FeedTokens;
 use tessera_kernels::ops::gather::GatherRows;
 use tessera_kernels::ops::linear::{GroupedLinear, Linear};
 use tessera_kernels::ops::mla_decode::{DecodeInputs, MlaDecode};
@@ -39,6 +40,7 @@ pub fn reference(kernel: &Kernel, built: &mut Built) -> bool {
         "router" => router(built),
         "permute_order" => permute(built),
         "combine" | "combine_shared" => combine(kernel, built),
+        "feed_tokens" => feed(built),
         "gather_rows" => gather(built),
         "embedding" => embedding(built),
         "page_tag_check" => page_tag_check(built),
@@ -252,6 +254,15 @@ fn combine(kernel: &Kernel, built: &mut Built) {
     let mut result = f32s(built, "out");
     op.reference(&inputs, RowsMut::contiguous(&mut result, out.cols)).expect("a permutation");
     set_f32s(built, "out", result);
+}
+
+fn feed(built: &mut Built) {
+    let (sampled, source, mut ids) =
+        (i32s(built, "sampled"), i32s(built, "source"), i32s(built, "ids"));
+    let (num_rows, num_tokens) = (sampled.len(), source.len());
+    let op = FeedTokens { sampled: ANY, num_rows, source: ANY, ids: ANY, num_tokens };
+    op.reference(&sampled, &source, &mut ids).expect("rows that were sampled");
+    set_i32s(built, "ids", ids);
 }
 
 fn gather(built: &mut Built) {

@@ -3,6 +3,7 @@
 use crate::code::{Code, Outcome, ensure};
 use crate::driver::Driver;
 use crate::handles::lock;
+use crate::lane::Waits;
 use crate::stream::{Order, Stream};
 use crate::work::Core;
 use std::cell::RefCell;
@@ -154,7 +155,7 @@ impl Driver {
     pub(crate) fn destroy_context(&self, handle: u64) -> Outcome {
         let context = self.contexts.remove(handle).map_err(|_| Code::ERROR_INVALID_CONTEXT)?;
         for stream in self.streams_of(&context.core) {
-            stream.lane.last().wait();
+            stream.lane.last().wait_in_call(Waits::Context);
             stream.lane.close();
             lock(&self.captures).leave(stream.id);
             let _ = self.streams.remove(stream.id);
@@ -188,7 +189,7 @@ impl Driver {
     /// Waits for all work of a context.
     pub(crate) fn drain(&self, core: &Core) {
         for stream in self.streams_of(core) {
-            stream.lane.last().wait();
+            stream.lane.last().wait_in_call(Waits::Context);
         }
     }
 

@@ -16,7 +16,8 @@ use crate::plan::GraphExec;
 use crate::pool::Pool;
 use crate::settings::{Planned, Settings, Site};
 use crate::stream::Stream;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -66,17 +67,9 @@ pub(crate) fn driver() -> Outcome<&'static Driver> {
 impl Driver {
     fn new(settings: &Settings) -> Outcome<Self> {
         ensure(settings.devices > 0, Code::ERROR_NO_DEVICE)?;
-        let profile = match &settings.profile {
-            None => None,
-            Some(path) => {
-                let file = OpenOptions::new().create(true).append(true).open(path);
-                let file = file.map_err(|error| {
-                    log(format_args!("TESSERA_EMULATOR_PROFILE={}: {error}", path.display()));
-                    Code::ERROR_INVALID_VALUE
-                })?;
-                Some(Arc::new(Mutex::new(file)))
-            }
-        };
+        let profile = open("PROFILE", settings.profile.as_deref())?;
+        let profile = profile.map(|file| Arc::new(Mutex::new(file)));
+        let waits = open("WAITS", settings.waits.as_deref())?;
         // One machine holds the memory of all devices: their addresses differ, and copies and
         // accesses between them need no further machinery.
         let gpu =
@@ -103,7 +96,7 @@ impl Driver {
             pools,
             pinned: Pinned::default(),
             captures: Mutex::new(Captures::default()),
-            calls: Calls::new(settings.latency_calls),
+            calls: Calls::new(settings.latency_calls, waits),
             planned: settings.planned.clone(),
             counts: [const { AtomicU64::new(0) }; 3],
         })
@@ -141,4 +134,14 @@ impl Driver {
         ensure(!open, Code::ERROR_ILLEGAL_STATE)?;
         Ok(graph)
     }
+}
+
+/// The file that a setting names, to be written at its end.
+fn open(setting: &str, path: Option<&Path>) -> Outcome<Option<File>> {
+    let Some(path) = path else { return Ok(None) };
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.map(Some).map_err(|error| {
+        log(format_args!("TESSERA_EMULATOR_{setting}={}: {error}", path.display()));
+        Code::ERROR_INVALID_VALUE
+    })
 }

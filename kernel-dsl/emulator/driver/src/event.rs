@@ -3,7 +3,7 @@
 use crate::code::{Code, Outcome, ensure};
 use crate::driver::Driver;
 use crate::handles::lock;
-use crate::lane::Ticket;
+use crate::lane::{Ticket, Waits};
 use crate::stream::Stream;
 use crate::work::{Core, Step, Work};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,7 +138,7 @@ impl Driver {
         let ticket = self.host_ticket(event)?;
         self.refuse_unsafe()?;
         if let Some(ticket) = ticket {
-            ticket.wait();
+            ticket.wait_in_call(Waits::Event);
         }
         event.core.check()
     }

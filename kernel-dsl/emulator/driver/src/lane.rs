@@ -5,22 +5,49 @@
 //! With a latency set, work is held back until that many driver calls were made or somebody waits
 //! for it: a program that forgets to wait meets unfinished work every time, not now and then.
 
+use crate::code::log;
 use crate::handles::lock;
 use crate::work::{Core, Work};
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
-/// Counts driver calls and lets work go that waited for them.
+/// Counts driver calls and lets work go that waited for them; tells of calls in which the program waits.
 pub(crate) struct Calls {
     count: AtomicU64,
     latency: u64,
     lanes: Mutex<Vec<Weak<Lane>>>,
+    waits: Option<Mutex<File>>,
+}
+
+/// What a program waits for in a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waits {
+    Event,
+    Stream,
+    Context,
+    Copy,
 }
 
 impl Calls {
-    pub(crate) fn new(latency: u64) -> Arc<Self> {
-        Arc::new(Self { count: AtomicU64::new(0), latency, lanes: Mutex::new(Vec::new()) })
+    pub(crate) fn new(latency: u64, waits: Option<File>) -> Arc<Self> {
+        let (count, lanes) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+        Arc::new(Self { count, latency, lanes, waits: waits.map(Mutex::new) })
+    }
+
+    /// The program begins to wait, with that much work queued behind what it waits for.
+    fn note(&self, waits: Waits, behind: u64) {
+        let Some(file) = &self.waits else { return };
+        // The name as the system has it: the program's standard library is not this library's.
+        let thread = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
+        let thread = thread.trim_end();
+        let line =
+            format!("{{\"wait\":\"{waits:?}\",\"thread\":{thread:?},\"behind\":{behind}}}\n");
+        if let Err(error) = lock(file).write_all(line.as_bytes()) {
+            log(format_args!("a wait cannot be written: {error}"));
+        }
     }
 
     /// A call of the driver was made.
@@ -78,6 +105,13 @@ pub(crate) struct Ticket {
 impl Ticket {
     pub(crate) fn is_done(&self) -> bool {
         lock(&self.lane.state).completed >= self.number
+    }
+
+    /// Waits for the work in a call of the program, which is told where waits are.
+    pub(crate) fn wait_in_call(&self, waits: Waits) {
+        let behind = lock(&self.lane.state).submitted - self.number;
+        self.lane.calls.note(waits, behind);
+        self.wait();
     }
 
     /// Waits for the work; the virtual time at which it, or work after it, ended.

@@ -36,6 +36,7 @@
 //! | `TESSERA_EMULATOR_LATENCY` | driver calls that queued work waits for, unless somebody waits for it | 0 |
 //! | `TESSERA_EMULATOR_FAULTS` | failures, joined by commas: `alloc:N`, `launch:N:KIND`, `copy:N:KIND`; N counts from 1 in order of the calls, nodes of launched graphs included | none |
 //! | `TESSERA_EMULATOR_PROFILE` | a file that gets a line of JSON for each launch | none |
+//! | `TESSERA_EMULATOR_WAITS` | a file that gets a line of JSON for each call in which the program waits for queued work: for what, in which thread, and how much work was queued behind that | none |
 //!
 //! `KIND` is `illegal_address`, `misaligned`, `illegal_instruction`, `assert`, `failed`, `timeout`,
 //! `ecc`, or `lost`: the device is gone, for all its contexts. With a latency, a program that waits

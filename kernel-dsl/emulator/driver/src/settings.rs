@@ -51,6 +51,7 @@ pub(crate) struct Settings {
     pub(crate) latency_calls: u64,
     pub(crate) planned: Vec<Planned>,
     pub(crate) profile: Option<PathBuf>,
+    pub(crate) waits: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -63,6 +64,7 @@ impl Default for Settings {
             latency_calls: 0,
             planned: Vec::new(),
             profile: None,
+            waits: None,
         }
     }
 }
@@ -85,7 +87,7 @@ impl Settings {
         let mut settings = Self::default();
         for (name, value) in variables {
             settings.set(name, value.trim()).map_err(|want| {
-                let known = "DEVICES, ARCH, MEMORY, SCHEDULE, LATENCY, FAULTS, PROFILE";
+                let known = "DEVICES, ARCH, MEMORY, SCHEDULE, LATENCY, FAULTS, PROFILE, WAITS";
                 match want.is_empty() {
                     true => format!("{PREFIX}{name} is no setting; there are {known}"),
                     false => format!("{PREFIX}{name}={value} is not understood; wanted {want}"),
@@ -131,6 +133,7 @@ impl Settings {
                 }
             }
             "PROFILE" => self.profile = Some(PathBuf::from(value)),
+            "WAITS" => self.waits = Some(PathBuf::from(value)),
             _ => return Err(""),
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::code::{Code, Outcome, ensure};
 use crate::driver::Driver;
 use crate::handles::lock;
-use crate::lane::{Lane, Ticket};
+use crate::lane::{Lane, Ticket, Waits};
 use crate::settings::Site;
 use crate::work::{Core, Step, Work};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Driver {
     /// Queues a step and waits until it is done.
     pub(crate) fn issue_and_wait(&self, stream: &Arc<Stream>, step: Step) -> Outcome {
         if let Some(ticket) = self.issue(stream, step)? {
-            ticket.wait();
+            ticket.wait_in_call(Waits::Copy);
         }
         stream.core.check()
     }
@@ -95,7 +95,7 @@ impl Driver {
     /// Waits for a stream's work.
     pub(crate) fn synchronize_stream(&self, stream: &Stream) -> Outcome {
         lock(&self.captures).refuse_in_stream(stream)?;
-        stream.lane.last().wait();
+        stream.lane.last().wait_in_call(Waits::Stream);
         stream.core.check()
     }
 

@@ -447,3 +447,28 @@ fn each_thread_has_contexts_of_its_own() {
         assert_eq!(code, CUresult::CUDA_ERROR_INVALID_CONTEXT);
     });
 }
+
+/// The program's waits are told, with what is left to do behind them.
+#[test]
+fn waits_are_told() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("waits.jsonl");
+    let _ = std::fs::remove_file(&path);
+    let said = stand_in("waits_are_told", &[LATE, ("WAITS", path.to_str().unwrap())], || {
+        let _context = context(0);
+        let (stream, event, pointer) = (stream(1), event(2), device_memory(4));
+        ok(cu!(cuMemsetD32Async(pointer, 1, 1, stream)));
+        ok(cu!(cuEventRecord(event, stream)));
+        ok(cu!(cuMemsetD32Async(pointer, 2, 1, stream)));
+        ok(cu!(cuMemsetD32Async(pointer, 3, 1, stream)));
+        assert_eq!(cu!(cuEventQuery(event)), NOT_READY);
+        ok(cu!(cuEventSynchronize(event)));
+        ok(cu!(cuStreamSynchronize(stream)));
+    });
+    if said.is_some() {
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = lines.lines().take(2).collect();
+        let event = r#"{"wait":"Event","thread":"waits_are_told","behind":2}"#;
+        let stream = r#"{"wait":"Stream","thread":"waits_are_told","behind":0}"#;
+        assert_eq!(lines, [event, stream]);
+    }
+}

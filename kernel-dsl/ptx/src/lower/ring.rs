@@ -245,6 +245,10 @@ impl Lower<'_> {
             self.code.loc = op.loc;
             self.copy_load(op, *slots, ring);
         }
+        if ring.arrivals.is_some() {
+            // Lanes went different ways, of which some wrote zeros.
+            self.code.push("bar.warp.sync", vec![Operand::Int(0xffff_ffff)]);
+        }
         self.close_region();
         let yes = self.code.close();
         self.code.node(Node::If { condition: there, yes, no: Vec::new(), together: true });

@@ -19,6 +19,7 @@ const KERNELS: &[&str] = &[
     "combine",
     "combine_shared",
     "embedding",
+    "feed_tokens",
     "gather_rows",
     "kv_amax",
     "kv_convert",

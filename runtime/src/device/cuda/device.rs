@@ -5,7 +5,7 @@ use super::graphs::Next;
 use super::memory::{Buffer, Cache, WeightGroup, element_bytes};
 use super::{CudaDevice, WeightPlace, perform};
 use crate::device::checks::{check_page, check_scales, next_id, no_cache};
-use crate::device::{CacheSpec, Device, DeviceError, PlanKey, Source, Target};
+use crate::device::{CacheSpec, Device, DeviceError, PlanKey, ReadTicket, Source, Target};
 use std::slice;
 use tessera_kernels::formats::PackedMatrix;
 use tessera_kernels::launch::{BufferId, BufferType, CacheId, Launch, WeightId};
@@ -51,20 +51,38 @@ impl Device for CudaDevice {
     fn read_all(&self, reads: &mut [(BufferId, Target<'_>)]) -> Result {
         let mut readers = Vec::with_capacity(reads.len() + 1);
         for (id, target) in reads.iter_mut() {
-            let buffer = self.buffers.get(id.0 as usize);
-            let buffer = buffer.ok_or(DeviceError::Unknown { kind: "buffer", id: id.0 })?;
-            let want = target.kind();
-            if buffer.kind != want {
-                return Err(DeviceError::Type { id: id.0, got: buffer.kind, want });
-            }
-            let bytes = target_bytes(target);
-            let (got, limit) = (bytes.len() / element_bytes(want), buffer.len);
-            if got > limit {
-                return Err(DeviceError::Range { what: "read length", got, limit });
-            }
-            readers.push((&buffer.memory, 0, bytes));
+            let memory = readable(&self.buffers, *id, target)?;
+            readers.push((memory, 0, target_bytes(target)));
         }
         self.fetch(readers)
+    }
+
+    fn runs_ahead(&self) -> bool {
+        true
+    }
+
+    fn start_read(&mut self, reads: &mut [(BufferId, Target<'_>)]) -> Result<ReadTicket> {
+        let mut wanted = Vec::with_capacity(reads.len() + 1);
+        for (id, target) in reads.iter_mut() {
+            let memory = readable(&self.buffers, *id, target)?;
+            wanted.push((memory, 0, target_bytes(target).len()));
+        }
+        let (faults, count) = self.kernels.faults();
+        wanted.push((faults, 0, count * size_of::<u32>()));
+        Ok(ReadTicket(Some(self.readbacks.start(&wanted)?)))
+    }
+
+    fn finish_read(
+        &mut self,
+        ReadTicket(slot): ReadTicket,
+        targets: &mut [(BufferId, Target<'_>)],
+    ) -> Result {
+        let Some(slot) = slot else { return Ok(()) };
+        // Kernels that were loaded since are not among those whose asserts came.
+        let mut words = vec![0u32; self.readbacks.last_len(slot) / size_of::<u32>()];
+        let targets = targets.iter_mut().map(|(_, target)| target_bytes(target));
+        self.readbacks.finish(slot, targets.chain([bytes_of_mut(&mut words)]))?;
+        Ok(self.kernels.check(&words)?)
     }
 
     fn load_weight(&mut self, weight: PackedMatrix) -> Result<WeightId> {
@@ -228,6 +246,20 @@ impl CudaDevice {
         self.downloads.borrow_mut().read(&mut all)?;
         Ok(self.kernels.check(&words)?)
     }
+}
+
+/// The memory of a buffer that `target` can be read from.
+fn readable<'a>(buffers: &'a [Buffer], id: BufferId, target: &Target<'_>) -> Result<&'a Memory> {
+    let buffer = buffers.get(id.0 as usize);
+    let buffer = buffer.ok_or(DeviceError::Unknown { kind: "buffer", id: id.0 })?;
+    let (want, got, limit) = (target.kind(), target.len(), buffer.len);
+    if buffer.kind != want {
+        return Err(DeviceError::Type { id: id.0, got: buffer.kind, want });
+    }
+    if got > limit {
+        return Err(DeviceError::Range { what: "read length", got, limit });
+    }
+    Ok(&buffer.memory)
 }
 
 fn source_bytes<'a>(source: &Source<'a>) -> &'a [u8] {

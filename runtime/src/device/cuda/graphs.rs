@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     fn is_run(graphs: &mut Graphs, tokens: usize, generation: u64) -> bool {
-        matches!(graphs.next((PlanKey([tokens, 1, 0]), 1), generation), Next::Run)
+        matches!(graphs.next((PlanKey([tokens, 1, 1, 0]), 1), generation), Next::Run)
     }
 
     #[test]

@@ -292,13 +292,11 @@ pub(super) enum Hold {
     RunFirst,
     /// Which row of the sorted choices each choice has.
     RowOf,
-    /// Clamped elements by layer and token of a page.
-    Saturated,
     /// A page's codes as words.
     Words,
     /// Log of the sum of exponentials of each row of logits.
     LogSum,
-    /// Likeliest token of each row, once more; and how many are wanted.
+    /// Likeliest token of each row, once more; and how many are wanted: one of each.
     TopIds,
     TopCounts,
 }
@@ -334,6 +332,23 @@ impl Scratch {
             }
         };
         Ok(place.insert(memory))
+    }
+
+    /// How many likeliest tokens are wanted of that many rows: one of each. Written when the memory
+    /// is new and never again, so that a recording may read it.
+    pub(super) fn one_each(
+        &mut self,
+        uploads: &mut Uploads,
+        rows: usize,
+    ) -> Result<&Memory, CudaError> {
+        let before = self.generation;
+        self.take(Hold::TopCounts, rows * size_of::<i32>())?;
+        let counts = self.held(Hold::TopCounts);
+        if self.generation != before {
+            let ones = vec![1i32; counts.bytes() / size_of::<i32>()];
+            uploads.write((counts, 0), bytes_of(&ones))?;
+        }
+        Ok(counts)
     }
 
     /// What [`Scratch::take`] gave last.

@@ -32,7 +32,7 @@ pub use error::CudaError;
 pub use launcher::{DeviceFacts, DeviceMemory, Launcher, LoadedKernel};
 
 use super::DeviceError;
-use ffi::{Downloads, Gpu, Uploads};
+use ffi::{Downloads, Gpu, Readbacks, Uploads};
 use graphs::Graphs;
 use kernels::Kernels;
 use memory::{Buffer, Cache, Scratch, WeightGroup};
@@ -59,6 +59,7 @@ pub struct CudaDevice {
     kernels: Kernels,
     uploads: Uploads,
     downloads: RefCell<Downloads>,
+    readbacks: Readbacks,
     uploaded: u64,
     hook: Option<UploadHook>,
     gpu: Arc<Gpu>,
@@ -91,6 +92,7 @@ impl CudaDevice {
             kernels: Kernels::new(&gpu, bundle)?,
             uploads: Uploads::new(&gpu)?,
             downloads: RefCell::new(Downloads::new(&gpu)?),
+            readbacks: Readbacks::new(&gpu),
             uploaded: 0,
             hook: None,
             gpu,

@@ -131,7 +131,7 @@ pub(super) fn kv_amax(device: &mut CpuDevice, op: &KvAmax) -> Result {
 }
 
 pub(super) fn kv_convert(device: &mut CpuDevice, op: &KvConvert) -> Result {
-    device.lend_with_scratch([op.out, op.saturated], |device, scratch, [out, saturated]| {
+    device.lend([op.out, op.saturated], |device, [out, saturated]| {
         let cache = &device.caches[op.cache.0 as usize];
         let spec = &cache.spec;
         let (page, counts) = (Page::of(cache, op.page), [spec.num_layers, spec.page_size]);
@@ -140,34 +140,27 @@ pub(super) fn kv_convert(device: &mut CpuDevice, op: &KvConvert) -> Result {
         let target_scales = View::new(device.f32(op.target_scales), [spec.num_layers]);
         let dims = [spec.num_layers, spec.page_size, spec.entry];
         let out = StoredViewMut::new(out.bytes(), op.target.element, dims);
-        let (valid_tokens, clamped) = (i64::from(op.valid_tokens), scratch.saturated.view(counts));
+        let (valid_tokens, clamped) =
+            (i64::from(op.valid_tokens), ViewMut::new(saturated.u32(), counts));
         if std::ptr::eq(op.target, spec.format) {
-            launched(
-                cpu::KvRescale {
-                    page: page.codes(),
-                    k_scale,
-                    valid_tokens,
-                    target_scales,
-                    out,
-                    saturated: clamped,
-                }
-                .launch(device.cpu()),
-            )?;
-        } else {
-            launched(
-                cpu::KvConvert {
-                    page: page.codes(),
-                    k_scale,
-                    valid_tokens,
-                    target_scales,
-                    out,
-                    saturated: clamped,
-                }
-                .launch(device.cpu()),
-            )?;
+            let launch = cpu::KvRescale {
+                page: page.codes(),
+                k_scale,
+                valid_tokens,
+                target_scales,
+                out,
+                saturated: clamped,
+            };
+            return launched(launch.launch(device.cpu()));
         }
-        let counts = scratch.saturated.left(counts[0] * counts[1]);
-        saturated.u32()[0] += counts.iter().sum::<u32>();
-        Ok(())
+        let launch = cpu::KvConvert {
+            page: page.codes(),
+            k_scale,
+            valid_tokens,
+            target_scales,
+            out,
+            saturated: clamped,
+        };
+        launched(launch.launch(device.cpu()))
     })
 }

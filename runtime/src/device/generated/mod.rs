@@ -27,6 +27,7 @@ type Result<T = (), E = DeviceError> = std::result::Result<T, E>;
 /// Runs `launch`, which `Launch::check` has passed.
 pub(super) fn perform(device: &mut CpuDevice, launch: &Launch) -> Result {
     match launch {
+        Launch::FeedTokens(op) => rows::feed_tokens(device, op),
         Launch::Embedding(op) => rows::embedding(device, op),
         Launch::RmsNorm(op) => rows::rms_norm(device, op),
         Launch::Linear(op) => rows::linear(device, op),

@@ -3,12 +3,24 @@
 use super::super::cpu::CpuDevice;
 use super::{Result, launched};
 use tessera_kernel_artifacts::cpu;
-use tessera_kernel_artifacts::lanes::View;
+use tessera_kernel_artifacts::lanes::{View, ViewMut};
 use tessera_kernels::ops::embedding::Embedding;
+use tessera_kernels::ops::feed::FeedTokens;
 use tessera_kernels::ops::gather::GatherRows;
 use tessera_kernels::ops::linear::Linear;
 use tessera_kernels::ops::rms_norm::RmsNorm;
 use tessera_kernels::ops::swiglu::SwiGlu;
+
+pub(super) fn feed_tokens(device: &mut CpuDevice, op: &FeedTokens) -> Result {
+    device.lend([op.ids], |device, [ids]| {
+        let launch = cpu::FeedTokens {
+            sampled: View::new(device.i32(op.sampled), [op.num_rows]),
+            source: View::new(device.i32(op.source), [op.num_tokens]),
+            ids: ViewMut::new(ids.i32(), [op.num_tokens]),
+        };
+        launched(launch.launch(device.cpu()))
+    })
+}
 
 pub(super) fn embedding(device: &mut CpuDevice, op: &Embedding) -> Result {
     device.lend([op.out.buffer], |device, [out]| {

@@ -14,7 +14,7 @@ pub(super) fn sample(device: &mut CpuDevice, op: &Sample) -> Result {
     device.lend_with_scratch(lent, |device, scratch, [tokens, logprob, top_ids, top_logprobs]| {
         let (logits, rows) = (device.view(&op.logits), op.rows.len());
         let (argmax, log_sum) = (&mut scratch.argmax, &mut scratch.log_sum);
-        if op.rows.iter().any(wants_likeliest) {
+        if op.rows.iter().any(|row| wants_likeliest(&row.params)) {
             let (argmax, log_sum) = (argmax.view([rows]), log_sum.view([rows]));
             launched(cpu::LogitStats { logits, argmax, log_sum }.launch(device.cpu()))?;
         }
@@ -23,7 +23,7 @@ pub(super) fn sample(device: &mut CpuDevice, op: &Sample) -> Result {
         let (argmax, log_sum) = (argmax.take(rows), log_sum.take(rows));
         device.cpu().pool().run(rows, 1, |part, _| {
             for row in part {
-                let choice = if wants_likeliest(&op.rows[row]) {
+                let choice = if wants_likeliest(&op.rows[row].params) {
                     likeliest(all.row(row), argmax[row], log_sum[row])
                 } else {
                     sample_row(all.row(row), &op.rows[row])

@@ -18,8 +18,6 @@ pub(in crate::device) struct Scratch {
     pub(super) expanded: Array<f32>,
     /// Which row of the sorted choices each choice has.
     pub(super) row_of: Array<i32>,
-    /// Clamped elements by layer and token of a page.
-    pub(super) saturated: Array<u32>,
     /// A page's codes as words.
     pub(super) words: Array<u64>,
     /// Likeliest token of each row of logits, and log of the sum of exponentials.

@@ -14,7 +14,7 @@ use tessera_runtime::cache::{NoopTracker, PageId};
 use tessera_runtime::checkpoint::{Checkpoint, WeightPolicy};
 use tessera_runtime::device::{CacheSpec, CpuDevice, use_threads};
 use tessera_runtime::engine::named_kv_format;
-use tessera_runtime::model::{Attention, Forward, SeqInput, StepLimits};
+use tessera_runtime::model::{Attention, Forward, NewTokens, SeqInput, StepLimits};
 
 const PAGE_SIZE: usize = 16;
 
@@ -79,7 +79,7 @@ impl Ours {
         self.forward.set_attention(Attention::Expanded)?;
         self.start_profile();
         let input = SeqInput::<NoopTracker> {
-            tokens: &tokens,
+            tokens: NewTokens::Given(&tokens),
             start: 0,
             pages: &pages,
             ledger: &(),
@@ -109,7 +109,7 @@ impl Ours {
                 .iter()
                 .zip(&tokens)
                 .map(|(pages, tokens)| SeqInput::<NoopTracker> {
-                    tokens,
+                    tokens: NewTokens::Given(tokens),
                     start,
                     pages: &pages[..(start + 1).div_ceil(PAGE_SIZE)],
                     ledger: &(),

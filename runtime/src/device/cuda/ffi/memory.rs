@@ -141,8 +141,8 @@ impl Pinned {
         assert!(part.start <= part.end && part.end <= self.bytes, "a part of pinned memory");
         // SAFETY: checked to be inside, and initialized.
         let start = unsafe { self.address.cast::<u8>().add(part.start) };
-        // SAFETY: initialized bytes of ours; `Uploads` and `Downloads`, the only users, wait for the
-        // copies that touch a part before they look at it.
+        // SAFETY: initialized bytes of ours; `Uploads`, `Downloads` and `Readbacks`, the only users,
+        // wait for the copies that touch a part before they look at it.
         unsafe { std::slice::from_raw_parts(start, part.len()) }
     }
 

@@ -18,7 +18,7 @@ mod transfer;
 pub(super) use graph::Graph;
 pub(super) use memory::Memory;
 pub(super) use module::{Function, Image, Module};
-pub(super) use transfer::{Downloads, Event, Reader, Uploads, bytes_of, bytes_of_mut};
+pub(super) use transfer::{Downloads, Event, Readbacks, Reader, Uploads, bytes_of, bytes_of_mut};
 
 use super::error::CudaError;
 use cudarc::driver::result::stream::StreamKind;

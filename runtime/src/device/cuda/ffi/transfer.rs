@@ -2,7 +2,8 @@
 //!
 //! [`Uploads`] is a ring of chunks: a chunk is filled again once the event after its last copy has
 //! happened, so the host copies into one while the device copies out of another. [`Downloads`]
-//! collects any number of parts and waits once.
+//! collects any number of parts and waits once; [`Readbacks`] are parts whose wait comes later, and
+//! stops nothing that was asked after them.
 
 use super::Gpu;
 use super::memory::{Memory, Pinned};
@@ -150,23 +151,13 @@ impl Downloads {
                 }
                 let (memory, from, target) = &readers[reader];
                 let len = (target.len() - at).min(self.area.bytes() - used);
-                self.fetch((memory, from + at), used..used + len)?;
+                download(&self.gpu, (memory, from + at), self.area.part_mut(used..used + len))?;
                 self.pending.push(Pending { area: used..used + len, reader, at });
                 used = (used + len).next_multiple_of(ALIGN).min(self.area.bytes());
                 at += len;
             }
         }
         self.finish(readers)
-    }
-
-    fn fetch(&mut self, (from, at): (&Memory, usize), to: Range<usize>) -> Result<(), CudaError> {
-        let (address, _) = from.place(at..at + to.len());
-        let target = self.area.part_mut(to);
-        self.gpu.call("cuMemcpyDtoHAsync", || {
-            // SAFETY: `place` checked the source, which is given back in stream order. The target is
-            // pinned and nobody reads it before `finish` has waited.
-            unsafe { result::memcpy_dtoh_async(target, address, self.gpu.stream) }
-        })
     }
 
     /// Waits, and hands out what came.
@@ -178,6 +169,118 @@ impl Downloads {
         }
         Ok(())
     }
+}
+
+/// Least pinned memory of a read that is waited for later.
+const READBACK_BYTES: usize = 64 << 10;
+
+/// Device to host, waited for later: each read has pinned memory of its own and an event after its
+/// last copy, so finishing it waits for that and for nothing that was asked since.
+#[derive(Debug)]
+pub(in crate::device::cuda) struct Readbacks {
+    gpu: Arc<Gpu>,
+    slots: Vec<Slot>,
+    /// Slots without a read under way.
+    free: Vec<usize>,
+    /// Reads started so far, and the last of them that is known to be done.
+    started: u64,
+    done: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    pinned: Pinned,
+    event: Event,
+    parts: Vec<Range<usize>>,
+    /// Which read it holds, counted from 1.
+    number: u64,
+}
+
+/// Where in which memory, and how many bytes.
+pub(in crate::device::cuda) type Wanted<'a> = (&'a Memory, usize, usize);
+
+impl Readbacks {
+    pub(in crate::device::cuda) fn new(gpu: &Arc<Gpu>) -> Self {
+        Self { gpu: gpu.clone(), slots: Vec::new(), free: Vec::new(), started: 0, done: 0 }
+    }
+
+    /// Starts to read these parts as they are after all that was launched so far; the slot they
+    /// come to.
+    pub(in crate::device::cuda) fn start(
+        &mut self,
+        wanted: &[Wanted<'_>],
+    ) -> Result<usize, CudaError> {
+        let padded = wanted.iter().map(|(_, _, len)| len.next_multiple_of(ALIGN));
+        let index = self.take(padded.sum())?;
+        self.started += 1;
+        let slot = &mut self.slots[index];
+        slot.number = self.started;
+        slot.parts.clear();
+        let mut at = 0;
+        for &(from, start, len) in wanted {
+            let part = at..at + len;
+            if len > 0 {
+                download(&self.gpu, (from, start), slot.pinned.part_mut(part.clone()))?;
+            }
+            at += len.next_multiple_of(ALIGN);
+            slot.parts.push(part);
+        }
+        slot.event.record()?;
+        Ok(index)
+    }
+
+    /// Bytes of the last part of the read in that slot.
+    pub(in crate::device::cuda) fn last_len(&self, index: usize) -> usize {
+        self.slots[index].parts.last().map_or(0, Range::len)
+    }
+
+    /// Waits for the read in that slot, unless a later one has been waited for, and hands out its
+    /// parts. The slot may be taken by the next read.
+    pub(in crate::device::cuda) fn finish<'a>(
+        &mut self,
+        index: usize,
+        targets: impl IntoIterator<Item = &'a mut [u8]>,
+    ) -> Result<(), CudaError> {
+        let slot = &self.slots[index];
+        if self.done < slot.number {
+            slot.event.wait()?;
+            self.done = slot.number;
+        }
+        // A broken device has left nothing worth reading.
+        self.gpu.alive()?;
+        for (part, target) in slot.parts.iter().zip(targets) {
+            target.copy_from_slice(slot.pinned.part(part.clone()));
+        }
+        self.free.push(index);
+        Ok(())
+    }
+
+    /// A slot without a read, of at least that many bytes.
+    fn take(&mut self, bytes: usize) -> Result<usize, CudaError> {
+        let size = bytes.next_power_of_two().max(READBACK_BYTES);
+        let Some(index) = self.free.pop() else {
+            let pinned = Pinned::zeroed(&self.gpu, size)?;
+            let event = Event::new(&self.gpu)?;
+            self.slots.push(Slot { pinned, event, parts: Vec::new(), number: 0 });
+            return Ok(self.slots.len() - 1);
+        };
+        if self.slots[index].pinned.bytes() < size {
+            self.slots[index].pinned = Pinned::zeroed(&self.gpu, size)?;
+        }
+        Ok(index)
+    }
+}
+
+/// Lets the device copy from place `at` of `from` to pinned memory, which the caller does not read
+/// before it has waited.
+fn download(gpu: &Gpu, (from, at): (&Memory, usize), target: &mut [u8]) -> Result<(), CudaError> {
+    let (address, _) = from.place(at..at + target.len());
+    gpu.call("cuMemcpyDtoHAsync", || {
+        // SAFETY: `place` checked the source, which is given back in stream order. The target is a
+        // part of `Pinned`, which outlives its copies (see its drop), and of which `Downloads` and
+        // `Readbacks`, the only callers, read nothing before they have waited.
+        unsafe { result::memcpy_dtoh_async(target, address, gpu.stream) }
+    })
 }
 
 /// A point on the stream.

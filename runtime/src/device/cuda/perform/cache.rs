@@ -1,12 +1,11 @@
 //! Launches that write, check and convert pages of the cache.
 
 use super::super::CudaDevice;
-use super::super::ffi::{bytes_of, bytes_of_mut};
 use super::super::memory::Hold;
 use super::super::views::{KernelArg, dense, strided};
 use super::Result;
 use crate::device::layout::{int, pairs};
-use tessera_kernels::launch::{BufferType, CacheId};
+use tessera_kernels::launch::CacheId;
 use tessera_kernels::ops::kv_convert::{KvAmax, KvConvert};
 use tessera_kernels::ops::kv_write::KvWrite;
 use tessera_kernels::ops::page_digest::PageDigest;
@@ -100,11 +99,8 @@ pub(super) fn kv_amax(device: &mut CudaDevice, op: &KvAmax) -> Result {
     Ok(device.kernels.launch("kv_amax", &args)?)
 }
 
-/// Waits for the counts of clamped elements, to add them up: whoever converts a page reads it next.
 pub(super) fn kv_convert(device: &mut CudaDevice, op: &KvConvert) -> Result {
     let spec = device.caches[op.cache.0 as usize].spec;
-    let counts = [spec.num_layers, spec.page_size];
-    let clamped = device.hold(Hold::Saturated, BufferType::U32, counts)?;
     let dims = [spec.num_layers, spec.page_size, spec.entry];
     let args = [
         device.page(op.cache, op.page),
@@ -112,19 +108,9 @@ pub(super) fn kv_convert(device: &mut CudaDevice, op: &KvConvert) -> Result {
         Arg::Int(i64::from(op.valid_tokens)),
         device.array(op.target_scales, [spec.num_layers]),
         device.codes(op.out, op.target.element, dims),
-        clamped,
+        device.array(op.saturated, [spec.num_layers, spec.page_size]),
     ];
     let is_same = std::ptr::eq(op.target, spec.format);
-    device.kernels.launch(if is_same { "kv_rescale" } else { "kv_convert" }, &args)?;
-    let mut each = vec![0u32; counts[0] * counts[1]];
-    let mut total = [0u32];
-    let saturated = &device.buffers[op.saturated.0 as usize].memory;
-    device.fetch(vec![
-        (device.scratch.held(Hold::Saturated), 0, bytes_of_mut(&mut each)),
-        (saturated, 0, bytes_of_mut(&mut total)),
-    ])?;
-    total[0] += each.iter().sum::<u32>();
-    let CudaDevice { uploads, buffers, .. } = device;
-    let saturated = &buffers[op.saturated.0 as usize].memory;
-    Ok(uploads.write((saturated, 0), bytes_of(&total))?)
+    let kernel = if is_same { "kv_rescale" } else { "kv_convert" };
+    Ok(device.kernels.launch(kernel, &args)?)
 }

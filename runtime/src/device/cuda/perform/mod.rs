@@ -2,7 +2,7 @@
 //! `generated`, which does the same for the CPU.
 //!
 //! Nothing here waits but for what only the host can do: sampling that is more than the likeliest
-//! token, and sums of one page's conversion.
+//! token.
 
 mod attention;
 mod cache;
@@ -13,6 +13,7 @@ mod sample;
 
 use super::CudaDevice;
 use crate::device::DeviceError;
+use crate::device::layout::wants_likeliest;
 use tessera_kernels::launch::{BufferId, Launch};
 
 type Result<T = (), E = DeviceError> = std::result::Result<T, E>;
@@ -20,6 +21,7 @@ type Result<T = (), E = DeviceError> = std::result::Result<T, E>;
 /// Runs `launch`, which `Launch::check` has passed.
 pub(super) fn perform(device: &mut CudaDevice, launch: &Launch) -> Result {
     match launch {
+        Launch::FeedTokens(op) => rows::feed_tokens(device, op),
         Launch::Embedding(op) => rows::embedding(device, op),
         Launch::RmsNorm(op) => rows::rms_norm(device, op),
         Launch::Linear(op) => rows::linear(device, op),
@@ -55,10 +57,8 @@ pub(super) fn repeatable(device: &CudaDevice, launches: &[Launch]) -> Result<Opt
             Launch::Permute(op) => sorted = Some(op.order),
             // An order from elsewhere is inverted on the host.
             Launch::Combine(op) if sorted != Some(op.order) => return Ok(None),
-            Launch::MlaPrefill(_)
-            | Launch::Sample(_)
-            | Launch::PageDigest(_)
-            | Launch::KvConvert(_) => return Ok(None),
+            Launch::Sample(op) if op.rows.iter().all(|row| wants_likeliest(&row.params)) => {}
+            Launch::MlaPrefill(_) | Launch::Sample(_) | Launch::PageDigest(_) => return Ok(None),
             _ => {}
         }
     }

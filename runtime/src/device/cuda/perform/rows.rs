@@ -3,11 +3,22 @@
 use super::super::CudaDevice;
 use super::Result;
 use tessera_kernels::ops::embedding::Embedding;
+use tessera_kernels::ops::feed::FeedTokens;
 use tessera_kernels::ops::gather::GatherRows;
 use tessera_kernels::ops::linear::Linear;
 use tessera_kernels::ops::rms_norm::RmsNorm;
 use tessera_kernels::ops::swiglu::SwiGlu;
 use tessera_ptx::launch::Arg;
+
+pub(super) fn feed_tokens(device: &mut CudaDevice, op: &FeedTokens) -> Result {
+    device.writes([op.ids]);
+    let args = [
+        device.array(op.sampled, [op.num_rows]),
+        device.array(op.source, [op.num_tokens]),
+        device.array(op.ids, [op.num_tokens]),
+    ];
+    Ok(device.kernels.launch("feed_tokens", &args)?)
+}
 
 pub(super) fn embedding(device: &mut CudaDevice, op: &Embedding) -> Result {
     let ids = device.array(op.ids, [op.out.rows]);

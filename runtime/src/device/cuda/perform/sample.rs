@@ -13,7 +13,7 @@ use tessera_kernels::ops::sample::{Choice, Sample, SampleOutputs, sample_row};
 
 pub(super) fn sample(device: &mut CudaDevice, op: &Sample) -> Result {
     device.writes([op.tokens, op.top_ids]);
-    let plain: Vec<bool> = op.rows.iter().map(wants_likeliest).collect();
+    let plain: Vec<bool> = op.rows.iter().map(|row| wants_likeliest(&row.params)).collect();
     if plain.contains(&true) {
         likeliest(device, op)?;
     }
@@ -28,8 +28,7 @@ fn likeliest(device: &mut CudaDevice, op: &Sample) -> Result {
     let rows = op.rows.len();
     let log_sum = device.hold(Hold::LogSum, BufferType::F32, [rows])?;
     let top_ids = device.hold(Hold::TopIds, BufferType::I32, [rows, 1])?;
-    let counts = device.scratch.take(Hold::TopCounts, rows * 4)?;
-    device.uploads.write((counts, 0), bytes_of(&vec![1i32; rows]))?;
+    let counts = device.scratch.one_each(&mut device.uploads, rows)?;
     let counts = dense(counts.address(), "i32", [rows]);
     let logits = device.rows(&op.logits);
     let args = [logits, device.array(op.tokens, [rows]), log_sum];
