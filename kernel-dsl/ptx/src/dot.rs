@@ -59,7 +59,9 @@ pub(crate) struct SidePlan {
 }
 
 impl SidePlan {
-    fn new(layout: Layout, k_is_last: bool, slots: &Slots) -> Self {
+    fn new(mut layout: Layout, k_is_last: bool, slots: &Slots) -> Self {
+        // Neighbours along the row first.
+        layout.regs.sort_unstable();
         let (k_step, other_step) = if k_is_last { (1, layout.cols) } else { (layout.cols, 1) };
         let mut chunk = layout.clone();
         chunk.regs.retain(|step| !slots.outer.iter().any(|outer| outer * k_step == *step));

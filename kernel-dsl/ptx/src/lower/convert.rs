@@ -339,11 +339,15 @@ impl Place {
     }
 }
 
-/// Bytes of a row that four threads side by side access at once.
+/// Bytes of a row that four threads side by side access at once; of threads that hold more than an
+/// access moves, those that lie side by side.
 pub(crate) fn apart(layout: &Layout, bytes: usize) -> usize {
     let run = layout.run();
     let side_by_side = layout.lanes[..2] == [run, 2 * run];
-    if side_by_side { (run * bytes).clamp(4, 16) * 4 } else { 16 }
+    match run * bytes {
+        own @ ..=16 if side_by_side => own.max(4) * 4,
+        _ => 16,
+    }
 }
 
 /// Elements from a row to the next: a little more than a row, so that columns spread over banks.

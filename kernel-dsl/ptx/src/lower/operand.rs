@@ -124,7 +124,9 @@ impl Lower<'_> {
         if self.layouts.deferred.contains(&value) {
             return Input { source: Source::Load(value), form, side };
         }
-        if let Some(place) = self.staged.get(&value) {
+        // Numbers that several warps take are split once, and not by each.
+        let split_by_many = matches!(form, Form::F32) && side.layout.copy_bits().1 != 0;
+        if let Some(place) = self.staged.get(&value).filter(|_| !split_by_many) {
             let source = Source::Shared(vec![*place], self.elem(value));
             return Input { source, form, side };
         }
