@@ -65,7 +65,7 @@ pub(crate) struct RingWindow {
 }
 
 impl Ring {
-    /// The register with the offset of the slot that this turn reads.
+    /// Where the tile of a load lies this turn.
     fn slot_of(&self, slots: Slots) -> Slots {
         let slot = Some(Slot { offset: self.read, ring: self.number });
         let at = |place: Place| Place { slot, ..place };
@@ -112,7 +112,7 @@ impl Lower<'_> {
     ) -> Ring {
         let (loads, slot_bytes) = self.slots_of(&ahead);
         // A loop with small slots has the room of the one with the largest.
-        let stages = (self.ring_bytes / slot_bytes).clamp(self.stages_ahead, MOST_STAGES);
+        let stages = (self.ring_bytes / slot_bytes).min(MOST_STAGES).max(self.stages_ahead);
         let rows = |(id, _): &(OpId, Slots)| {
             let op = self.kernel.op(*id);
             rows_alone(op, self.shape(op.results[0]))
@@ -246,7 +246,7 @@ impl Lower<'_> {
             self.copy_load(op, *slots, ring);
         }
         if ring.arrivals.is_some() {
-            // Lanes went different ways, of which some wrote zeros.
+            // Lanes that wrote zeros went another way than the others.
             self.code.push("bar.warp.sync", vec![Operand::Int(0xffff_ffff)]);
         }
         self.close_region();
