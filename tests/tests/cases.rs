@@ -16,30 +16,31 @@ fn cases() -> Vec<Case> {
     load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")).expect("cases that parse")
 }
 
-/// The variants of every kernel, by name.
-fn kernels() -> BTreeMap<&'static str, Vec<Kernel>> {
-    let variants = |target| {
-        move |entry: tessera_kernel_dsl::Entry| {
-            let built = (entry.build)(target).into_iter().map(|variant| variant.expect("a kernel"));
-            (entry.name, built.collect())
-        }
+/// The variants of every kernel for a target, by name.
+fn kernels(target: Target) -> BTreeMap<&'static str, Vec<Kernel>> {
+    let variants = |entry: tessera_kernel_dsl::Entry| {
+        let built = (entry.build)(target).into_iter().map(|variant| variant.expect("a kernel"));
+        (entry.name, built.collect())
     };
-    entries().into_iter().map(variants(Target::Cpu)).collect()
+    entries().into_iter().map(variants).collect()
 }
 
-/// Calls `f` with each case and each variant it is for.
+/// Calls `f` with each case and each variant for the CPU that it is for.
 fn each(mut f: impl FnMut(&Case, &Kernel)) {
-    let kernels = kernels();
+    let [kernels, gpu_kernels] = [Target::Cpu, Target::Sm90a].map(kernels);
     let cases = cases();
     for case in &cases {
         let variants = kernels.get(case.kernel.as_str());
         let variants = variants.unwrap_or_else(|| panic!("a case of no kernel: {}", case.kernel));
-        let fitting = variants.iter().filter(|kernel| case.fits(&kernel.formats, &kernel.consts));
+        let fits = |kernel: &&Kernel| case.fits(&kernel.formats, &kernel.consts);
         let mut count = 0;
-        for kernel in fitting {
+        for kernel in variants.iter().filter(fits) {
             f(case, kernel);
             count += 1;
         }
+        // Cases of variants that only GPUs have run on the emulator.
+        let for_gpus = gpu_kernels.get(case.kernel.as_str()).into_iter().flatten();
+        count += for_gpus.filter(fits).count();
         assert!(count > 0, "{} `{}` fits no variant", case.kernel, case.name);
     }
 }
@@ -197,7 +198,7 @@ fn a_row_has_the_same_bits_in_every_batch() {
 #[test]
 fn kernels_become_the_same_code_every_time() {
     let source = || {
-        let kernels: Vec<_> = kernels().into_values().collect();
+        let kernels: Vec<_> = kernels(Target::Cpu).into_values().collect();
         tessera_kernel_cpu::source(&kernels).expect("code")
     };
     assert!(source() == source(), "generated code depends on more than the kernels");
@@ -205,7 +206,7 @@ fn kernels_become_the_same_code_every_time() {
 
 #[test]
 fn cases_notice_wrong_kernels() {
-    let kernels = kernels();
+    let kernels = kernels(Target::Cpu);
     let cases = cases();
     let mut weak = Vec::new();
     for (name, variants) in &kernels {
