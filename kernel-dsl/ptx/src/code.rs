@@ -63,6 +63,11 @@ impl From<&'static str> for Operand {
 }
 
 impl Operand {
+    /// So many bytes, or things that are as few.
+    pub(crate) fn count(count: usize) -> Self {
+        Self::Int(i64::try_from(count).expect("tiles are small"))
+    }
+
     /// What lies so many bytes past an address.
     pub(crate) fn at(base: impl Into<Self>, offset: usize) -> Self {
         let offset = i64::try_from(offset).expect("tiles are small");

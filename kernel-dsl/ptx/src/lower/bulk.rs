@@ -15,7 +15,6 @@ use tessera_tile_ir::op::OpKind;
 pub(crate) const BARRIER_BYTES: usize = 8;
 /// Bytes that copies and their ends are multiples of.
 const UNIT: usize = 16;
-const UNIT_STEP: i64 = 16;
 
 /// The barrier objects of a ring.
 #[derive(Debug, Clone, Copy)]
@@ -51,12 +50,11 @@ impl Lower<'_> {
         let buffer = Buffer::Stage(self.stages);
         self.stages += 1;
         let first_thread = self.first_thread();
-        let number = |count: usize| Operand::Int(i64::try_from(count).expect("slots are few"));
         self.before(|code| {
             let shared = code.op(Class::B32, "mov.u32", ["smem".into()]);
-            let first = code.op(Class::B32, "add.u32", [shared.into(), number(at)]);
+            let first = code.op(Class::B32, "add.u32", [shared.into(), Operand::count(at)]);
             for slot in 0..slots {
-                let operands = vec![Operand::at(first, slot * BARRIER_BYTES), number(rows)];
+                let operands = vec![Operand::at(first, slot * BARRIER_BYTES), Operand::count(rows)];
                 let guard = Some(first_thread.into());
                 let made = Effect::Write(buffer, Share::Op(u32::MAX));
                 code.push_with("mbarrier.init.shared::cta.b64", operands, guard, made);
@@ -170,7 +168,7 @@ impl Lower<'_> {
         let zero = self.code.op(Class::B32, "mov.b32", [0.into()]);
         let operands = vec![Operand::at(at, 0), Operand::vector(&[zero; 4])];
         self.code.push_with("st.shared.v4.u32", operands, None, Effect::Fill);
-        let next = self.code.op(Class::B32, "add.u32", [at.into(), UNIT_STEP.into()]);
+        let next = self.code.op(Class::B32, "add.u32", [at.into(), Operand::count(UNIT)]);
         self.code.set(at, next.into());
         let body = self.code.close();
         self.code.node(Node::Loop { head, go_on, body, runs: true });

@@ -9,7 +9,7 @@ use super::codes::is_fp8;
 use super::convert::{Place, exchange_bytes};
 use super::operand::Form;
 use super::split::PLANES;
-use crate::code::{Class, Effect, Operand, Reg, Share};
+use crate::code::{Class, Operand, Reg};
 use crate::dot::SidePlan;
 use crate::layout::{Layout, bits, sum};
 use std::collections::HashMap;
@@ -106,9 +106,8 @@ impl Lower<'_> {
             let [row, col] = [(part + first) / threads.cols, (part + first) % threads.cols];
             let from = Operand::at(base.clone(), place.first + (row * place.pitch + col) * bytes);
             let regs = self.code.regs(Class::B32, 1 << within.len());
-            let effect = Effect::Read(place.buffer, Share::Unknown);
             let operands = vec![Operand::vector(&regs), from];
-            self.code.push_with(matrices.instruction(), operands, None, effect);
+            self.code.push_with(matrices.instruction(), operands, None, place.read());
             for (i, reg) in regs.into_iter().enumerate() {
                 self.pairs_of(matrices, (first + sum(within, i), reg), &mut pairs);
             }

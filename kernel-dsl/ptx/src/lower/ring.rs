@@ -151,7 +151,8 @@ impl Lower<'_> {
         let (fetched, go_on) = (self.code.reg(Class::B32), self.code.reg(Class::Pred));
         self.code.set(fetched, 0.into());
         self.code.begin();
-        self.code.push("setp.lt.u32", vec![go_on.into(), fetched.into(), offset(stages - 1)]);
+        self.code
+            .push("setp.lt.u32", vec![go_on.into(), fetched.into(), Operand::count(stages - 1)]);
         let head = self.code.close();
         self.code.begin();
         self.fetch_next(&ring, region);
@@ -173,9 +174,8 @@ impl Lower<'_> {
 
     /// At the beginning of a turn: waits for its slot, and starts another.
     pub(crate) fn turn_ring(&mut self, ring: &Ring, region: &Region) {
-        let pending = i64::try_from(ring.stages - 2).expect("stages are few");
-        let op = "cp.async.wait_group";
-        self.code.push_with(op, vec![pending.into()], None, Effect::Filled);
+        let pending = Operand::count(ring.stages - 2);
+        self.code.push_with("cp.async.wait_group", vec![pending], None, Effect::Filled);
         if let Some(arrivals) = &ring.arrivals {
             self.wait_for(arrivals);
         }
@@ -212,8 +212,9 @@ impl Lower<'_> {
 
     /// Moves a slot's offset to the next; whether that is the first again.
     fn advance(&mut self, ring: &Ring, slot: Reg) -> Reg {
-        let next = self.code.op(Class::B32, "add.u32", [slot.into(), offset(ring.slot_bytes)]);
-        let end = offset(ring.slot_bytes * ring.stages);
+        let next =
+            self.code.op(Class::B32, "add.u32", [slot.into(), Operand::count(ring.slot_bytes)]);
+        let end = Operand::count(ring.slot_bytes * ring.stages);
         let past = self.code.op(Class::Pred, "setp.ge.u32", [next.into(), end]);
         let next = self.code.op(Class::B32, "selp.b32", [0.into(), next.into(), past.into()]);
         self.code.set(slot, next.into());
@@ -222,7 +223,8 @@ impl Lower<'_> {
 
     /// Moves a barrier's address to the next, the first if that is `past` the last.
     fn advance_barrier(&mut self, arrivals: &Arrivals, barrier: Reg, past: Reg) {
-        let next = self.code.op(Class::B32, "add.u32", [barrier.into(), offset(BARRIER_BYTES)]);
+        let next =
+            self.code.op(Class::B32, "add.u32", [barrier.into(), Operand::count(BARRIER_BYTES)]);
         let sources = [arrivals.first.into(), next.into(), past.into()];
         let next = self.code.op(Class::B32, "selp.b32", sources);
         self.code.set(barrier, next.into());
@@ -383,8 +385,4 @@ impl Lower<'_> {
         let multiples = [self.multiple_of(*row), self.multiple_of(*col)];
         scale_tiles(self.shape(value), [tile.rows, tile.cols], multiples)
     }
-}
-
-fn offset(bytes: usize) -> Operand {
-    Operand::Int(i64::try_from(bytes).expect("shared memory is small"))
 }

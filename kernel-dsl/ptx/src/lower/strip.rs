@@ -162,7 +162,6 @@ impl Lower<'_> {
             MOST_COPY => "cp.async.cg.shared.global",
             _ => "cp.async.ca.shared.global",
         };
-        let number = |count: usize| Operand::Int(i64::try_from(count).expect("tiles are small"));
         // By the column that a register adds: how much of a copy lies inside the row.
         let mut sizes: Vec<(usize, Reg)> = Vec::new();
         for first in (0..strip.layout.num_regs()).step_by(bytes) {
@@ -173,7 +172,8 @@ impl Lower<'_> {
                 let left = self.code.op(Class::B64, "sub.s64", [strip.row_bytes.into(), at.into()]);
                 // A column before the first is none that is copied.
                 let left = self.code.op(Class::B64, "max.s64", [left.into(), 0.into()]);
-                let left = self.code.op(Class::B64, "min.s64", [left.into(), number(bytes)]);
+                let left =
+                    self.code.op(Class::B64, "min.s64", [left.into(), Operand::count(bytes)]);
                 let left = self.code.op(Class::B32, "cvt.u32.u64", [left.into()]);
                 let before = self.code.op(Class::Pred, "setp.lt.s64", [at.into(), 0.into()]);
                 let sources = [0.into(), left.into(), before.into()];
@@ -190,7 +190,7 @@ impl Lower<'_> {
             };
             let from = self.add(address.into(), col.into());
             let to = Operand::at(to.clone(), place.first + row * place.pitch + across);
-            let operands = vec![to, Operand::at(from, across), number(bytes), size.into()];
+            let operands = vec![to, Operand::at(from, across), Operand::count(bytes), size.into()];
             self.code.push_with(op, operands, guard.clone(), Effect::Fill);
         }
     }
@@ -199,11 +199,10 @@ impl Lower<'_> {
     fn single_bytes(&mut self, strip: &Strip, col: Reg, (place, to): (Place, &Operand)) {
         let bytes = strip.copy_bytes();
         let guard = self.first_copy(&strip.layout).map(Operand::from);
-        let number = |count: usize| Operand::Int(i64::try_from(count).expect("tiles are small"));
         let (byte, go_on) = (self.code.reg(Class::B32), self.code.reg(Class::Pred));
         self.code.set(byte, 0.into());
         self.code.begin();
-        self.code.push("setp.lt.u32", vec![go_on.into(), byte.into(), number(bytes)]);
+        self.code.push("setp.lt.u32", vec![go_on.into(), byte.into(), Operand::count(bytes)]);
         let head = self.code.close();
         self.code.begin();
         let col = self.add_part(col, Some(byte));
@@ -211,7 +210,7 @@ impl Lower<'_> {
         for first in (0..strip.layout.num_regs()).step_by(bytes) {
             let [row, across] = strip.layout.reg_place(first);
             let (address, row_inside) = strip.rows[first];
-            let at = self.add(col.into(), number(across));
+            let at = self.add(col.into(), Operand::count(across));
             let inside = self.inside(at, strip.row_bytes.into());
             let inside = self.both_of(row_inside, Some(inside)).expect("there is one");
             let from = self.add(address.into(), at.into());
